@@ -54,8 +54,10 @@ class Source(Protocol):
     def ledger(self) -> Ledger: ...
     def files(self) -> Mapping[str, FileFact]:
         """Every file by name, known without reading any."""
+
     def read(self, extents: Sequence[Extent], kind: str = "file") -> list[memoryview]:
         """The bytes of each extent, in order, exactly; read-only. Raises rather than return short."""
+
     def close(self) -> None: ...
 
 

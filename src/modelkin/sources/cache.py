@@ -1,0 +1,213 @@
+"""Byte ranges kept on disk, keyed by (repository, commit, file, range), in one SQLite file.
+
+SQLite gives what several processes at once need: transactions, locking, and a crash that leaves no half-written
+range behind. A commit never changes, so nothing in here grows stale; only branch names (`refs`) do, and those are
+consulted offline alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from modelkin.errors import ModelkinError, UsageError
+from modelkin.records import Extent
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS extents (
+  repository TEXT NOT NULL, revision TEXT NOT NULL, file TEXT NOT NULL,
+  start INTEGER NOT NULL, stop INTEGER NOT NULL, used REAL NOT NULL, body BLOB NOT NULL,
+  UNIQUE (repository, revision, file, start, stop)
+);
+CREATE INDEX IF NOT EXISTS extents_used ON extents (used, start, stop);
+CREATE TABLE IF NOT EXISTS refs (
+  repository TEXT NOT NULL, name TEXT NOT NULL, revision TEXT NOT NULL, seen REAL NOT NULL,
+  PRIMARY KEY (repository, name)
+);
+"""
+SCHEMA_VERSION = 1
+DEFAULT_CAP = 4 << 30
+LARGEST_BODY = 16 << 20  # larger reads are passes over whole tensors; they would push everything else out
+TOUCH_AFTER = 3600.0  # `used` is only rewritten this often, so that a warm run does not write
+
+
+class CachedModel(msgspec.Struct, frozen=True):
+    """One line of `modelkin cache list`."""
+
+    repository: str
+    revision: str
+    extents: int
+    bytes: int
+    used: float
+
+
+def default_path() -> Path:
+    """`$MODELKIN_CACHE`, or a folder beside the Hub's own cache."""
+    if chosen := os.environ.get("MODELKIN_CACHE"):
+        return Path(chosen).expanduser() / "ranges.sqlite"
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HOME).expanduser() / "modelkin" / "ranges.sqlite"
+
+
+def open_cache(on_disk: bool = True) -> RangeCache:
+    """The user's cache; or one that lives as long as the process. `MODELKIN_CACHE_GB` caps the one on disk."""
+    if not on_disk:
+        return RangeCache(None)
+    return RangeCache(default_path(), cap=_chosen_cap())
+
+
+def _chosen_cap() -> int:
+    chosen = os.environ.get("MODELKIN_CACHE_GB")
+    try:
+        return DEFAULT_CAP if chosen is None else int(float(chosen) * 1e9)
+    except (ValueError, OverflowError):
+        raise UsageError(f"MODELKIN_CACHE_GB is {chosen!r}; a number was expected") from None
+
+
+class RangeCache:
+    """`path=None` keeps everything in memory, for the life of the process."""
+
+    def __init__(self, path: Path | None = None, cap: int = DEFAULT_CAP) -> None:
+        self.path = path
+        self.cap = cap
+        self._lock = threading.Lock()
+        with self._explained():
+            if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._db = sqlite3.connect(path or ":memory:", timeout=30.0, check_same_thread=False, isolation_level=None)
+            self._prepare()
+
+    def _prepare(self) -> None:
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=NORMAL")
+        version = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if version not in (0, SCHEMA_VERSION):
+            raise ModelkinError(
+                f"was written by another version of modelkin (schema {version})",
+                where=str(self.path),
+                hint="run `modelkin cache clear`",
+            )
+        if version == 0:
+            self._db.executescript(SCHEMA + f"PRAGMA user_version={SCHEMA_VERSION};")
+
+    def get(self, repository: str, revision: str, extents: Iterable[Extent]) -> dict[Extent, bytes]:
+        """Those of the extents that lie inside a kept one."""
+        found: dict[Extent, bytes] = {}
+        touched: list[int] = []
+        now = time.time()
+        with self._explained(), self._lock:
+            for extent in extents:
+                row = self._db.execute(
+                    "SELECT rowid, used, substr(body, ? - start + 1, ?) FROM extents WHERE repository = ?"
+                    " AND revision = ? AND file = ? AND start <= ? AND stop >= ? LIMIT 1",
+                    (extent.start, extent.size, repository, revision, extent.file, extent.start, extent.stop),
+                ).fetchone()
+                if row is None or len(row[2]) != extent.size:
+                    continue
+                found[extent] = row[2]
+                if row[1] < now - TOUCH_AFTER:
+                    touched.append(row[0])
+            self._db.executemany("UPDATE extents SET used = ? WHERE rowid = ?", [(now, rowid) for rowid in touched])
+        return found
+
+    def put(self, repository: str, revision: str, bodies: Iterable[tuple[Extent, bytes | memoryview]]) -> None:
+        now = time.time()
+        rows = [
+            (repository, revision, e.file, e.start, e.stop, now, sqlite3.Binary(body))
+            for e, body in bodies
+            if 0 < e.size <= LARGEST_BODY
+        ]
+        if not rows:
+            return
+        with self._explained(), self._lock, self._transaction():
+            self._db.executemany("INSERT OR IGNORE INTO extents VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+            self._evict()
+
+    def document(self, repository: str, revision: str, name: str) -> bytes | None:
+        """A body kept under a name of its own, such as a file listing."""
+        with self._explained(), self._lock:
+            row = self._db.execute(
+                "SELECT body FROM extents WHERE repository = ? AND revision = ? AND file = ? AND start = 0 LIMIT 1",
+                (repository, revision, name),
+            ).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def ref(self, repository: str, name: str) -> str | None:
+        """The commit that a branch or tag pointed to when it was last resolved."""
+        with self._explained(), self._lock:
+            row = self._db.execute(
+                "SELECT revision FROM refs WHERE repository = ? AND name = ?", (repository, name)
+            ).fetchone()
+        return None if row is None else str(row[0])
+
+    def remember_ref(self, repository: str, name: str, revision: str) -> None:
+        with self._explained(), self._lock:
+            self._db.execute(
+                "INSERT OR REPLACE INTO refs VALUES (?, ?, ?, ?)", (repository, name, revision, time.time())
+            )
+
+    def models(self) -> list[CachedModel]:
+        with self._explained(), self._lock:
+            rows = self._db.execute(
+                "SELECT repository, revision, count(*), sum(stop - start), max(used) FROM extents"
+                " GROUP BY repository, revision ORDER BY max(used) DESC"
+            ).fetchall()
+        return [CachedModel(*row) for row in rows]
+
+    def clear(self, repository: str | None = None) -> int:
+        """Forget everything, or one repository; gives the bytes freed."""
+        where, arguments = ("", ()) if repository is None else (" WHERE repository = ?", (repository,))
+        with self._explained(), self._lock:
+            freed = self._db.execute(f"SELECT total(stop - start) FROM extents{where}", arguments).fetchone()[0]
+            with self._transaction():
+                self._db.execute(f"DELETE FROM extents{where}", arguments)
+                self._db.execute(f"DELETE FROM refs{where}", arguments)
+            self._db.execute("VACUUM")
+        return int(freed)
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _evict(self) -> None:
+        """Drop what was used longest ago until a tenth of the cap is free again."""
+        total = self._db.execute("SELECT total(stop - start) FROM extents").fetchone()[0]
+        if total <= self.cap:
+            return
+        for rowid, size in self._db.execute("SELECT rowid, stop - start FROM extents ORDER BY used").fetchall():
+            self._db.execute("DELETE FROM extents WHERE rowid = ?", (rowid,))
+            total -= size
+            if total <= 0.9 * self.cap:
+                return
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            raise CacheError(
+                f"the range cache cannot be used: {error}",
+                where=str(self.path),
+                hint="run `modelkin cache clear`, set MODELKIN_CACHE to another folder, or use --no-cache",
+            ) from error
+
+
+class CacheError(ModelkinError):
+    """The cache failed; nothing is wrong with the model."""

@@ -1,0 +1,166 @@
+"""A model on the Hub, read by byte ranges at one commit.
+
+The revision is resolved once; every later address carries the commit, and every answer that names a commit must name
+this one. Bytes come, in this order, from the Hub's own cache on disk, from our range cache, and from the network.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from modelkin.errors import OfflineMiss, ServerLies
+from modelkin.records import Exchange, Extent, FileFact, Origin
+from modelkin.sources.address import HubAddress
+from modelkin.sources.cache import CacheError, RangeCache
+from modelkin.sources.plan import assemble, coalesced
+from modelkin.sources.protocol import Ledger, Progress, checked_extents, no_progress
+from modelkin.sources.snapshot import Snapshot
+from modelkin.sources.transport import Transport
+from modelkin.sources.wire import CommitFiles, HubWire, TreeEntry
+
+TREE = "/tree"  # the listing is kept beside the files, under a name that no file can have
+
+
+class HubOptions(msgspec.Struct, frozen=True):
+    endpoint: str | None = None  # None: HF_ENDPOINT
+    token: str | bool | None = None  # None: HF_TOKEN, or the one stored by `hf auth login`
+    offline: bool = False
+
+
+class HubSource:
+    def __init__(
+        self,
+        address: HubAddress,
+        transport: Transport,
+        cache: RangeCache,
+        options: HubOptions = HubOptions(),
+        progress: Progress = no_progress,
+    ) -> None:
+        from huggingface_hub import constants
+        from huggingface_hub.utils import build_hf_headers
+
+        self.id = address.repository
+        self.notes: list[str] = []
+        self._endpoint = (options.endpoint or constants.ENDPOINT).rstrip("/")
+        # Another host may serve another model under the same name, so the host is part of the key.
+        self._key = f"{self._endpoint}/{self.id}"
+        self._offline = options.offline or constants.is_offline_mode()
+        self._cache = cache
+        self._snapshot = Snapshot(self.id)
+        self._wire = HubWire(self.id, self._endpoint, build_hf_headers(token=options.token), transport)
+        self._wire.progress = progress
+        self.revision: str = self._commit(address)
+        self._files = CommitFiles(self.revision, self._listing())
+
+    @property
+    def ledger(self) -> Ledger:
+        return self._wire.ledger
+
+    def files(self) -> Mapping[str, FileFact]:
+        return self._files.facts
+
+    def read(self, extents: Sequence[Extent], kind: str = "file") -> list[memoryview]:
+        checked_extents(self._files.facts, extents, self.id)
+        found: dict[Extent, memoryview] = {e: memoryview(b"") for e in extents if e.size == 0}
+        for look in (self._downloaded, self._cached, self._fetched):
+            missing = [e for e in dict.fromkeys(extents) if e not in found]
+            if missing:
+                found |= look(missing, kind)
+        return [found[extent] for extent in extents]
+
+    def close(self) -> None:
+        self._snapshot.close()
+
+    def _commit(self, address: HubAddress) -> str:
+        if address.is_pinned:
+            return address.revision
+        if not self._offline:
+            commit = self._wire.commit_of(address.revision)
+            self._keeping(lambda: self._cache.remember_ref(self._key, address.revision, commit))
+            return commit
+        known = self._snapshot.ref(address.revision) or self._cache.ref(self._key, address.revision)
+        if known is None:
+            what = f"which commit {address.revision!r} means is not known offline"
+            raise OfflineMiss(what, where=self.id, hint="run once without --offline")
+        return known
+
+    def _listing(self) -> dict[str, FileFact]:
+        kept = self._cache.document(self._key, self.revision, TREE)
+        if kept is not None:
+            self._record("api", Extent("", 0, len(kept)), "cache")
+            return self._facts_of(msgspec.json.decode(kept, type=list[TreeEntry]))
+        if self._offline:
+            return self._offline_listing()
+        entries = self._wire.tree(self.revision)
+        facts = self._facts_of(entries)
+        body = msgspec.json.encode(entries)
+        self._keep({Extent(TREE, 0, len(body)): body})
+        return facts
+
+    def _offline_listing(self) -> dict[str, FileFact]:
+        facts = self._snapshot.files(self.revision)
+        if not facts:
+            what = f"nothing of commit {self.revision[:12]} is on this machine"
+            raise OfflineMiss(what, where=self.id, hint="run once without --offline")
+        return facts
+
+    def _facts_of(self, entries: Sequence[TreeEntry]) -> dict[str, FileFact]:
+        facts = {}
+        for entry in entries:
+            if entry.type != "file":
+                continue
+            if entry.size < 0 or entry.path.startswith("/") or ".." in entry.path.split("/"):
+                raise ServerLies(f"the listing has an impossible entry {entry.path[:80]!r}", where=self.id)
+            facts[entry.path] = FileFact(entry.path, entry.size, entry.lfs.oid if entry.lfs else None)
+        return facts
+
+    def _downloaded(self, extents: Sequence[Extent], kind: str) -> dict[Extent, memoryview]:
+        found = {}
+        for extent in extents:
+            view = self._snapshot.read(self.revision, extent, self._files.facts[extent.file].size)
+            if view is not None:
+                found[extent] = view
+                self._record(kind, extent, "hub-cache")
+        return found
+
+    def _cached(self, extents: Sequence[Extent], kind: str) -> dict[Extent, memoryview]:
+        found = {}
+        for extent, body in self._cache.get(self._key, self.revision, extents).items():
+            found[extent] = memoryview(body)
+            self._record(kind, extent, "cache")
+        return found
+
+    def _fetched(self, missing: Sequence[Extent], kind: str) -> dict[Extent, memoryview]:
+        first = missing[0]
+        if self._offline:
+            what = f"bytes {first.start}–{first.stop} of {first.file} are not on this machine"
+            raise OfflineMiss(what, where=self.id, hint="run once without --offline")
+        plain = sorted({e.file for e in missing if self._files.is_plain(e.file)})
+        pieces = [Extent(name, 0, self._files.facts[name].size) for name in plain]
+        pieces += coalesced(e for e in missing if e.file not in plain)
+        bodies: dict[Extent, bytes] = {}
+        try:
+            self._wire.fetch(self._files, pieces, kind, bodies)
+        finally:
+            self._keep(bodies)  # also what had arrived before a failure
+        order = defaultdict(list)
+        for piece in sorted(bodies):
+            order[piece.file].append(piece)
+        return {extent: assemble(extent, bodies, order[extent.file]) for extent in missing}
+
+    def _keep(self, bodies: Mapping[Extent, bytes]) -> None:
+        self._keeping(lambda: self._cache.put(self._key, self.revision, bodies.items()))
+
+    def _keeping(self, write: Callable[[], None]) -> None:
+        """A cache that cannot be written costs time later; the bytes in hand are good all the same."""
+        try:
+            write()
+        except CacheError as error:
+            if str(error) not in self.notes:
+                self.notes.append(str(error))
+
+    def _record(self, kind: str, extent: Extent, origin: Origin) -> None:
+        self.ledger.record(Exchange(kind, extent.file, extent.start, extent.stop, 0, extent.size, 0.0, origin))

@@ -1,0 +1,110 @@
+"""A folder or a single file on disk, memory-mapped: reading a row touches only the pages it lies on."""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+import stat
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from modelkin.errors import HeaderLies, NotFound
+from modelkin.records import Exchange, Extent, FileFact
+from modelkin.sources.protocol import Ledger, Progress, checked_extents, no_progress
+
+MAX_FILES = 20_000
+HASH_BLOCK = 8 << 20
+
+
+class LocalSource:
+    """Top-level files of a folder, or one file under its own name."""
+
+    revision: str | None = None
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.id = str(path)
+        self.ledger = Ledger()
+        self._maps: dict[str, tuple[int, mmap.mmap]] = {}
+        self._facts, self._root = _listed(self.path)
+
+    def files(self) -> Mapping[str, FileFact]:
+        return self._facts
+
+    def read(self, extents: Sequence[Extent], kind: str = "file") -> list[memoryview]:
+        checked_extents(self._facts, extents, self.id)
+        return [self._read(extent, kind) for extent in extents]
+
+    def hash_files(self, progress: Progress = no_progress) -> None:
+        """Compute the sha256 of every file; this reads them whole."""
+        total = sum(fact.size for fact in self._facts.values())
+        done = 0
+        for name, fact in self._facts.items():
+            digest = hashlib.sha256()
+            with open(self._root / name, "rb") as handle:
+                while block := handle.read(HASH_BLOCK):
+                    digest.update(block)
+                    done += len(block)
+                    progress("hashing", done, total)
+            self._facts[name] = FileFact(name, fact.size, digest.hexdigest())
+
+    def close(self) -> None:
+        """Forget the maps; pages still referenced by arrays live on until those are gone."""
+        for descriptor, _ in self._maps.values():
+            os.close(descriptor)
+        self._maps.clear()
+
+    def _read(self, extent: Extent, kind: str) -> memoryview:
+        began = time.perf_counter()
+        view = memoryview(b"") if extent.size == 0 else self._window(extent)
+        elapsed = (time.perf_counter() - began) * 1e3
+        self.ledger.record(Exchange(kind, extent.file, extent.start, extent.stop, 0, extent.size, elapsed, "disk"))
+        return view
+
+    def _window(self, extent: Extent) -> memoryview:
+        descriptor, mapped = self._mapped(extent.file)
+        # A file that shrank under the map would kill the process on access, so its size is asked again.
+        if os.fstat(descriptor).st_size < extent.stop:
+            raise HeaderLies(f"{extent.file} became shorter while it was read", where=self.id)
+        return memoryview(mapped).toreadonly()[extent.start : extent.stop]
+
+    def _mapped(self, name: str) -> tuple[int, mmap.mmap]:
+        if name not in self._maps:
+            descriptor = os.open(self._root / name, os.O_RDONLY)
+            try:
+                self._maps[name] = descriptor, mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+            except BaseException:
+                os.close(descriptor)
+                raise
+        return self._maps[name]
+
+
+def _listed(path: Path) -> tuple[dict[str, FileFact], Path]:
+    """The files that a path stands for, and the folder they lie in."""
+    try:
+        if path.is_dir():
+            return _listed_folder(path), path
+        if path.exists():
+            return _listed_file(path), path.parent
+    except PermissionError as error:
+        raise NotFound(f"may not be read: {error.strerror}", where=str(path)) from error
+    raise NotFound("no such folder or file", where=str(path), hint="check the path; a Hub model is owner/name")
+
+
+def _listed_folder(folder: Path) -> dict[str, FileFact]:
+    facts: dict[str, FileFact] = {}
+    for entry in sorted(os.scandir(folder), key=lambda e: e.name):
+        if not entry.name.startswith(".") and entry.is_file():
+            facts[entry.name] = FileFact(entry.name, entry.stat().st_size)
+        if len(facts) > MAX_FILES:
+            raise NotFound(f"holds more than {MAX_FILES} files; is it a model?", where=str(folder))
+    return facts
+
+
+def _listed_file(path: Path) -> dict[str, FileFact]:
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise NotFound("is neither a folder nor a regular file", where=str(path))
+    return {path.name: FileFact(path.name, status.st_size)}

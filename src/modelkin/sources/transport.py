@@ -1,0 +1,191 @@
+"""HTTP as the Hub wants it: keep-alive connections, one gate for rate limits, retries, a ledger line an exchange.
+
+One event loop runs in a background thread and is shared by all Hub sources of a process, so that two models opened
+side by side share connections and obey one rate limit. The clients come from huggingface_hub's own factory; whether
+that builds on httpx or httpx2 is its business, so no type of either is named here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import importlib
+import random
+import threading
+import time
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from modelkin.errors import OfflineMiss, Unreachable, UsageError
+from modelkin.records import Exchange
+from modelkin.sources.answers import Answer, Ask, ShortBody, read_answer, retry_after, used_up_for
+from modelkin.sources.protocol import Ledger, Progress, no_progress
+
+DEFAULT_CONNECTIONS = 16
+MOST_CONNECTIONS = 32
+CONNECTIONS_A_CLIENT = 16  # the factory's pool keeps at most 20 idle connections alive
+ATTEMPTS = 5
+BACKOFF = 0.5
+LONGEST_WAIT = 330.0  # the Hub counts requests in windows of five minutes
+SLOWEST = 50_000  # bytes a second; an answer that drips more slowly than this is given up
+PATIENCE = 60.0
+RETRIED = frozenset({408, 429, 500, 502, 503, 504})
+
+T = TypeVar("T")
+
+
+class Gate:
+    """Closed for a while after a rate limit; every request passes through it, so all learn at once."""
+
+    def __init__(self) -> None:
+        self._opens = 0.0
+
+    def close_for(self, seconds: float) -> None:
+        self._opens = max(self._opens, time.monotonic() + seconds)
+
+    async def passed(self, progress: Progress = no_progress) -> None:
+        while (wait := self._opens - time.monotonic()) > 0:
+            progress(f"waiting {wait:.0f} s for the server's rate limit", 0, 0)
+            await asyncio.sleep(wait)
+
+
+class _Lane:
+    """The connections to one origin."""
+
+    def __init__(self, connections: int) -> None:
+        from huggingface_hub.utils import get_async_session
+
+        self.slots = asyncio.Semaphore(connections)
+        self.gate = Gate()
+        self.clients: list[Any] = [get_async_session() for _ in range(-(-connections // CONNECTIONS_A_CLIENT))]
+        self.busy = [0] * len(self.clients)
+
+
+class Transport:
+    def __init__(self, connections: int = DEFAULT_CONNECTIONS, backoff: float = BACKOFF) -> None:
+        if not 1 <= connections <= MOST_CONNECTIONS:
+            raise UsageError(f"{connections} connections; between 1 and {MOST_CONNECTIONS} are allowed")
+        self.connections = connections
+        self.backoff = backoff
+        self._lanes: dict[str, _Lane] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="modelkin-transport", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do it on the transport's loop; the caller waits, and an interrupt cancels the work."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        if self._loop.is_closed():
+            return
+        self.run(self._close_lanes())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _close_lanes(self) -> None:
+        for lane in self._lanes.values():
+            for client in lane.clients:
+                await client.aclose()
+
+    async def get(self, ask: Ask, ledger: Ledger, progress: Progress = no_progress) -> Answer:
+        """The final answer to one request: any status that is no reason to try again, body read and measured."""
+        origin = "{0.scheme}://{0.netloc}".format(urlsplit(ask.url))
+        if origin not in self._lanes:
+            self._lanes[origin] = _Lane(self.connections)
+        lane = self._lanes[origin]
+        failure = ""
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                await asyncio.sleep(self.backoff * 2 ** (attempt - 1) * random.uniform(0.75, 1.25))
+            async with lane.slots:
+                await lane.gate.passed(progress)
+                outcome = await self._attempt(ask, lane, ledger)
+            if isinstance(outcome, str):
+                failure = outcome
+            elif outcome.status in RETRIED:
+                failure = f"the server answered {outcome.status}"
+                _heed_refusal(lane.gate, outcome)
+            else:
+                return outcome
+        hint = "check the network, or try later"
+        raise Unreachable(f"{failure} ({ATTEMPTS} tries)", where=ask.where, hint=hint)
+
+    async def _attempt(self, ask: Ask, lane: _Lane, ledger: Ledger) -> Answer | str:
+        """One exchange: an answer, or in words why there was none. Either way it is in the ledger."""
+        began = time.perf_counter()
+        index = lane.busy.index(min(lane.busy))
+        lane.busy[index] += 1
+        answer: Answer | None = None
+        try:
+            async with asyncio.timeout(PATIENCE + ask.expected_bytes / SLOWEST):
+                answer = await _exchange(lane.clients[index], ask)
+            lane.gate.close_for(min(used_up_for(answer.headers) or 0.0, LONGEST_WAIT))
+            return answer
+        except TimeoutError:
+            return "the answer came too slowly"
+        except ShortBody as short:
+            return str(short)
+        except _client_errors(lane.clients[index]) as error:
+            return f"{type(error).__name__} {error}".strip()
+        finally:
+            lane.busy[index] -= 1
+            ledger.record(_ledger_line(ask, answer, time.perf_counter() - began))
+
+
+async def _exchange(client: Any, ask: Ask) -> Answer:
+    from huggingface_hub import constants
+    from huggingface_hub.errors import OfflineModeIsEnabled
+
+    headers = dict(ask.headers)
+    if ask.span:
+        headers |= {"Range": f"bytes={ask.span[0]}-{ask.span[1] - 1}", "Accept-Encoding": "identity"}
+    timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
+    try:
+        async with client.stream("GET", ask.url, headers=headers, follow_redirects=False, timeout=timeout) as response:
+            return await read_answer(ask, response)
+    except OfflineModeIsEnabled as error:
+        raise OfflineMiss("the network is switched off (HF_HUB_OFFLINE)", where=ask.where) from error
+
+
+def _client_errors(client: Any) -> type[Exception]:
+    """The root of the request errors of whichever HTTP library made the client."""
+    library = importlib.import_module(type(client).__module__.partition(".")[0])
+    errors: type[Exception] = library.RequestError
+    return errors
+
+
+def _heed_refusal(gate: Gate, answer: Answer) -> None:
+    wait = retry_after(answer.headers) or 0.0
+    if wait > LONGEST_WAIT:
+        raise Unreachable(
+            f"the server asks to wait {wait:.0f} s before the next request",
+            hint="try later; with a Hub token (HF_TOKEN) the allowance is larger",
+        )
+    gate.close_for(wait)
+
+
+def _ledger_line(ask: Ask, answer: Answer | None, seconds: float) -> Exchange:
+    start, stop = ask.span or (0, 0)
+    status, size = (answer.status, len(answer.body)) if answer else (0, 0)
+    return Exchange(ask.kind, ask.file, start, stop, status, size, seconds * 1e3, "network")
+
+
+_shared: dict[int, Transport] = {}
+_shared_lock = threading.Lock()
+
+
+def shared_transport(connections: int = DEFAULT_CONNECTIONS) -> Transport:
+    """The process's transport for this many connections, closed at exit."""
+    with _shared_lock:
+        if connections not in _shared:
+            _shared[connections] = Transport(connections)
+            atexit.register(_shared[connections].close)
+        return _shared[connections]
