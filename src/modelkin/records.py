@@ -177,3 +177,91 @@ class Slot(msgspec.Struct, frozen=True, order=True):
 
 
 Json = dict[str, Any]
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Which model this is, exactly enough to fetch the same bytes again."""
+
+    id: str
+    revision: str | None
+    format: str
+    parameters: int
+    layers: int | None
+    hidden: int | None
+    vocabulary: int | None
+    files: tuple[FileFact, ...]
+
+
+class AnatomyRow(msgspec.Struct, frozen=True):
+    """One role of a model: where it occurs, and in which shapes."""
+
+    role: Role
+    stack: str
+    layers: int  # layers that have it; 0 for what belongs to no layer
+    of_layers: int
+    experts: int  # most experts in any layer; 0 where there are none
+    tensors: int
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+    parameters: int
+
+
+class SetApart(msgspec.Struct, frozen=True):
+    """A tensor that belongs to no slot on purpose."""
+
+    name: str
+    reason: str
+
+
+class GainStatistics(msgspec.Struct, frozen=True):
+    """The effective gains of one norm (stored value plus the family's offset), in float64, population std."""
+
+    role: Role
+    layer: str  # "3", "encoder.3", or empty
+    n: int
+    mean: float | None
+    std: float | None
+    min: float | None
+    max: float | None
+    l2: float | None
+    cv: float | None  # std / |mean|; None where the mean is zero
+    nonfinite: int  # NaN and infinite values, left out of all the above
+
+
+class LayerCheck(msgspec.Struct, frozen=True):
+    """Layers that the config announces beside layers that have tensors."""
+
+    stack: str
+    announced: int | None
+    found: int
+
+    @property
+    def agrees(self) -> bool:
+        return self.announced == self.found
+
+
+class InspectionCost(msgspec.Struct, frozen=True):
+    bytes: int  # everything read, from wherever
+    tensor_bytes: int
+    network_bytes: int
+    requests: int
+    seconds: float
+
+
+class Inspection(msgspec.Struct, frozen=True, kw_only=True):
+    """What `modelkin inspect` found out about one checkpoint."""
+
+    schema: str = "modelkin.inspection/1"
+    modelkin: str
+    model: Identity
+    family: str
+    facts: Json
+    config: Json
+    anatomy: tuple[AnatomyRow, ...]
+    layer_checks: tuple[LayerCheck, ...]
+    unmapped: tuple[str, ...]
+    apart: tuple[SetApart, ...]
+    gains: tuple[GainStatistics, ...]
+    vocabulary: Json | None
+    notes: tuple[str, ...]
+    cost: InspectionCost

@@ -64,6 +64,26 @@ def open_cache(on_disk: bool = True) -> RangeCache:
     return RangeCache(default_path(), cap=_chosen_cap())
 
 
+def clear_cache(repository: str | None = None) -> int:
+    """Empty the user's cache; gives the bytes freed. One that cannot be read any more is deleted."""
+    path = default_path()
+    if not path.exists():
+        return 0
+    try:
+        cache = RangeCache(path)
+        try:
+            return cache.clear(repository)
+        finally:
+            cache.close()
+    except CacheError:
+        if repository is not None:
+            raise
+        freed = path.stat().st_size
+        for leftover in (path, *path.parent.glob(path.name + "-*")):
+            leftover.unlink()
+        return freed
+
+
 def _chosen_cap() -> int:
     chosen = os.environ.get("MODELKIN_CACHE_GB")
     try:
@@ -90,7 +110,7 @@ class RangeCache:
         self._db.execute("PRAGMA synchronous=NORMAL")
         version = self._db.execute("PRAGMA user_version").fetchone()[0]
         if version not in (0, SCHEMA_VERSION):
-            raise ModelkinError(
+            raise CacheError(
                 f"was written by another version of modelkin (schema {version})",
                 where=str(self.path),
                 hint="run `modelkin cache clear`",
@@ -163,8 +183,8 @@ class RangeCache:
         return [CachedModel(*row) for row in rows]
 
     def clear(self, repository: str | None = None) -> int:
-        """Forget everything, or one repository; gives the bytes freed."""
-        where, arguments = ("", ()) if repository is None else (" WHERE repository = ?", (repository,))
+        """Forget everything, or one repository (`owner/name`, whatever its host); gives the bytes freed."""
+        where, arguments = ("", ()) if repository is None else (" WHERE repository LIKE '%/' || ?", (repository,))
         with self._explained(), self._lock:
             freed = self._db.execute(f"SELECT total(stop - start) FROM extents{where}", arguments).fetchone()[0]
             with self._transaction():

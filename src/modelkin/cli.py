@@ -1,0 +1,161 @@
+"""The command line: it translates arguments to one call, picks a view, and maps errors to exit codes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from modelkin import __version__
+from modelkin.errors import ModelkinError
+
+EXIT_CODES = """\b
+Exit codes: 0 done · 2 wrong usage · 3 not found, gated or unreachable ·
+4 unreadable or hostile file · 5 nothing comparable"""
+
+
+class _Commands(click.Group):
+    """Errors of ours become one sentence, a hint and an exit code; no traceback."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except ModelkinError as error:
+            click.echo(f"modelkin: {_printable(error)}", err=True)
+            if error.hint:
+                click.echo(f"  try: {_printable(error.hint)}", err=True)
+            context.exit(error.exit_code)
+        except BrokenPipeError:
+            sys.stderr.close()  # the reader has gone; there is nobody to tell
+            context.exit(0)
+
+
+def _printable(text: object) -> str:
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(text))
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
+@click.version_option(__version__, message="modelkin %(version)s")
+def main() -> None:
+    """Do the weights of model B descend from those of model A?
+
+    MODEL is owner/name, owner/name@revision, hf://owner/name@revision, a folder, or a file.
+    """
+
+
+def _reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    options = (
+        click.option("--offline", is_flag=True, help="Use only what is on this machine."),
+        click.option("--connections", type=click.IntRange(1, 32), default=16, show_default=True, help="To one host."),
+        click.option("--no-cache", is_flag=True, help="Neither use nor write the range cache on disk."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@main.command()
+@click.argument("model")
+@click.option("--json", "json_to", metavar="FILE|-", help="Write the record as JSON; - is standard output.")
+@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Write JSON, CSV and text files.")
+@click.option("--all-layers", is_flag=True, help="Show the gains of every layer.")
+@click.option("--no-vocabulary", is_flag=True, help="Leave the tokenizer files unread.")
+@click.option("--hash", "hashed", is_flag=True, help="Compute sha256 of local files (reads them whole).")
+@_reading_options
+def inspect(
+    model: str, json_to: str | None, out: Path | None, all_layers: bool, no_vocabulary: bool, hashed: bool, **how: Any
+) -> None:
+    """What MODEL is made of: identity, anatomy, norm gains, vocabulary. Reads headers and norm vectors only."""
+    from modelkin.console import progress_bar
+    from modelkin.inspection import inspect as inspected
+
+    with progress_bar() as progress:
+        record = inspected(model, _read_options(how), vocabulary=not no_vocabulary, hashed=hashed, progress=progress)
+    _show_inspection(record, json_to, out, all_layers)
+
+
+def _read_options(how: dict[str, Any]) -> Any:
+    from modelkin.sources import ReadOptions
+
+    return ReadOptions(offline=how["offline"], connections=how["connections"], cache=not how["no_cache"])
+
+
+def _show_inspection(record: Any, json_to: str | None, out: Path | None, all_layers: bool) -> None:
+    from modelkin.console import show, write
+    from modelkin.report.files import to_json, write_inspection
+    from modelkin.report.text import inspection_page, render
+
+    page = inspection_page(record, all_layers=all_layers)
+    if json_to:
+        write(json_to, to_json(record))
+    if json_to != "-":
+        show(page)
+    if out:
+        for path in write_inspection(record, render(page), out):
+            click.echo(f"wrote {path}", err=True)
+
+
+@main.command()
+@click.option("--list", "listing", is_flag=True, help="Name the bundled models and stop.")
+def demo(listing: bool) -> None:
+    """Inspect a bundled model, served over HTTP by a Hub on this machine. Needs no network."""
+    from modelkin.demo import bundled
+
+    if listing:
+        for name, model in bundled().items():
+            click.echo(f"{name:14} {model.description}\n{'':14} {model.folder}")
+        return
+    from modelkin.demo.hub import LoopbackHub
+    from modelkin.inspection import inspect as inspected
+    from modelkin.sources import ReadOptions
+
+    name, model = next(iter(bundled().items()))
+    with LoopbackHub({f"modelkin/{name}": model.repository()}) as hub:
+        click.echo(f"serving {model.description} at {hub.endpoint}; reading it over HTTP", err=True)
+        record = inspected(f"modelkin/{name}", ReadOptions(endpoint=hub.endpoint, cache=False, token=False))
+    _show_inspection(record, None, None, all_layers=True)
+
+
+@main.command()
+@click.option("--json", "json_to", metavar="FILE|-", help="Write the list as JSON; - is standard output.")
+def families(json_to: str | None) -> None:
+    """The model families that are mapped, with public examples."""
+    from modelkin.architectures import families as known
+    from modelkin.console import write
+    from modelkin.report.files import to_json
+
+    if json_to:
+        write(json_to, to_json([family.summary() for family in known()]))
+        return
+    for family in known():
+        click.echo(f"{family.name:14} {', '.join(family.examples)}")
+
+
+@main.group()
+def cache() -> None:
+    """The byte ranges kept on this machine."""
+
+
+@cache.command("list")
+def cache_list() -> None:
+    """What is kept, the latest used first."""
+    from modelkin.report.text import size
+    from modelkin.sources.cache import default_path, open_cache
+
+    models = open_cache().models()
+    for model in models:
+        click.echo(f"{size(model.bytes):>10}  {model.extents:>6} ranges  {model.repository}@{model.revision[:12]}")
+    click.echo(f"{size(sum(model.bytes for model in models))} in {default_path()}", err=True)
+
+
+@cache.command("clear")
+@click.argument("model", required=False)
+def cache_clear(model: str | None) -> None:
+    """Forget everything, or one MODEL (owner/name)."""
+    from modelkin.report.text import size
+    from modelkin.sources.cache import clear_cache
+
+    click.echo(f"freed {size(clear_cache(model))}", err=True)

@@ -1,0 +1,51 @@
+"""Standard output and standard error: results on the one, progress on the other."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console, RenderableType
+
+from modelkin.errors import UsageError
+from modelkin.sources.protocol import Progress, no_progress
+
+PAGE_WIDTH = 110
+
+
+def show(page: RenderableType) -> None:
+    """A page on standard output; wide enough for its tables where there is no terminal to ask."""
+    console = Console(width=None if sys.stdout.isatty() else PAGE_WIDTH)
+    console.print(page)
+
+
+def write(target: str, body: str) -> None:
+    if target == "-":
+        sys.stdout.write(body)
+        return
+    try:
+        with open(target, "w", encoding="utf-8") as handle:
+            handle.write(body)
+    except OSError as error:
+        raise UsageError(f"cannot be written: {error.strerror}", where=target) from error
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress]:
+    """A bar on standard error while it is a terminal; silence otherwise, and with HF_HUB_DISABLE_PROGRESS_BARS."""
+    if not sys.stderr.isatty() or os.environ.get("HF_HUB_DISABLE_PROGRESS_BARS") in ("1", "true", "yes", "on"):
+        yield no_progress
+        return
+    from rich.progress import BarColumn, DownloadColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("opening", total=None)
+
+        def report(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total or None)
+
+        yield report

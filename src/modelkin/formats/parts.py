@@ -1,0 +1,87 @@
+"""What the readers of single files share: the part a file contributes, limits, and reading in rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from modelkin.errors import HeaderLies
+from modelkin.records import Extent, TensorRef
+from modelkin.sources.protocol import Source
+
+MAX_AXES = 32  # numpy 1 stops here
+MAX_AXIS = 1 << 48
+MAX_ELEMENTS = 1 << 56  # also counted with empty axes left out, or numpy could not even make an empty array of it
+MAX_TENSORS = 1 << 20
+
+T = TypeVar("T")
+Steps = Generator[list[Extent], list[memoryview], T]
+"""A reader that says which bytes it needs next, is sent them, and in the end returns what it found."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """What one weights file holds."""
+
+    file: str
+    tensors: tuple[TensorRef, ...]
+    metadata: dict[str, str] = {}
+    notes: tuple[str, ...] = ()
+
+
+def read_together(source: Source, readers: Sequence[Steps[T]], kind: str = "header") -> list[T]:
+    """Run readers side by side: in each round, what all of them ask for is a single read of the source."""
+    found: dict[int, T] = {}
+    sent: dict[int, list[memoryview] | None] = dict.fromkeys(range(len(readers)))
+    while sent:
+        asked: dict[int, list[Extent]] = {}
+        for number, views in sent.items():
+            try:
+                asked[number] = next(readers[number]) if views is None else readers[number].send(views)
+            except StopIteration as end:
+                found[number] = end.value
+        extents = [extent for wanted in asked.values() for extent in wanted]
+        arrived = iter(source.read(extents, kind) if extents else ())
+        sent = {number: [next(arrived) for _ in wanted] for number, wanted in asked.items()}
+    return [found[number] for number in range(len(readers))]
+
+
+def checked_shape(shape: Any, name: str, where: str) -> tuple[int, ...]:
+    """A shape that a tensor can have, or HeaderLies."""
+    if not isinstance(shape, list | tuple) or not all(type(axis) is int for axis in shape):
+        raise HeaderLies(f"tensor {shown(name)}: expected a shape of whole numbers, found {shown(shape)}", where=where)
+    if len(shape) > MAX_AXES or not all(0 <= axis < MAX_AXIS for axis in shape):
+        raise HeaderLies(
+            f"tensor {shown(name)}: expected at most {MAX_AXES} axes of 0 to 2^48, found the shape {shown(shape)}",
+            where=where,
+        )
+    elements = 1
+    for axis in shape:
+        elements *= axis or 1
+    if elements >= MAX_ELEMENTS:
+        raise HeaderLies(f"tensor {shown(name)}: the shape {shown(shape)} overflows any real file", where=where)
+    return tuple(shape)
+
+
+def is_text(name: str) -> bool:
+    """Whether a name can be written out again; lone surrogates cannot."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def shown(value: Any, limit: int = 100) -> str:
+    """A value from a file as safe, short text for a message; never recursive, never long."""
+    if isinstance(value, str):
+        return ascii(value) if len(value) <= limit else f"{ascii(value[:limit])}…"
+    if isinstance(value, list | tuple):
+        inside = ", ".join(shown(item, 20) if not isinstance(item, list | tuple | dict) else "…" for item in value[:8])
+        return f"[{inside}{', …' if len(value) > 8 else ''}]"
+    if isinstance(value, dict):
+        return f"an object of {len(value)}"
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 200:
+        return f"a number of {value.bit_length()} bits"
+    return repr(value)[:limit]

@@ -1,0 +1,185 @@
+"""The header of a safetensors file: a length, a flat JSON table, and the promise that offsets are true.
+
+Nothing is believed before it has been checked against the size of the file. The table is walked member by member
+rather than parsed at once, so that nesting, duplicate keys and junk are met before they can cost anything.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from modelkin.errors import HeaderLies, UnsupportedFormat
+from modelkin.formats.dtypes import BITS
+from modelkin.formats.parts import MAX_TENSORS, Part, Steps, checked_shape, is_text, shown
+from modelkin.records import Extent, FileFact, TensorRef
+
+SHARD_PREFIX = 128 << 10
+SINGLE_PREFIX = 512 << 10
+MAX_HEADER = 100_000_000  # the limit of the reference library
+MAX_METADATA = 16 << 20
+MAX_ENTRY = 4096
+LFS_POINTER = b"version https://git-lfs"
+
+_STRING = rb'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"'
+_MEMBER = re.compile(
+    rb"[ \t\n\r]*+(%b)[ \t\n\r]*+:[ \t\n\r]*+(\{(?:[^{}\"]++|%b)*+\})[ \t\n\r]*+([,}])" % (_STRING, _STRING)
+)
+_EMPTY = re.compile(rb"\{[ \t\n\r]*+\}[ \t\n\r]*+\Z")
+_FIELDS = {"dtype", "shape", "data_offsets"}
+
+
+def read_header(fact: FileFact, where: str, prefix: int = SHARD_PREFIX) -> Steps[Part]:
+    """One speculative read of the file's beginning, and a second only where the header is longer."""
+    if fact.size < 8:
+        raise HeaderLies(f"expected a header length of 8 bytes, the file has {fact.size}", where=where)
+    (start,) = yield [Extent(fact.name, 0, min(prefix, fact.size))]
+    length = header_length(start, fact.size, where)
+    text = bytes(start[8 : 8 + length])
+    if len(text) < length:
+        (rest,) = yield [Extent(fact.name, len(start), 8 + length)]
+        text += bytes(rest)
+    return parse_header(text, fact, where)
+
+
+def header_length(start: memoryview, file_size: int, where: str) -> int:
+    if bytes(start[: len(LFS_POINTER)]) == LFS_POINTER:
+        raise UnsupportedFormat(
+            "a Git LFS pointer lies where the weights should be", where=where, hint="fetch the file: git lfs pull"
+        )
+    length = int.from_bytes(start[:8], "little")
+    if not 0 < length <= file_size - 8:
+        raise HeaderLies(
+            f"the header claims {length} bytes; expected 1 to {file_size - 8}, what the file has left",
+            where=where,
+            hint="the file may be cut short, or not be safetensors",
+        )
+    if length > MAX_HEADER:
+        raise HeaderLies(f"the header claims {length} bytes; at most {MAX_HEADER} are read", where=where)
+    return length
+
+
+def parse_header(text: bytes, fact: FileFact, where: str) -> Part:
+    """Tensors, metadata and notes of a header; `text` is the JSON alone."""
+    data_start = 8 + len(text)
+    tensors: dict[str, TensorRef] = {}
+    metadata: dict[str, str] | None = None
+    for name, body in _members(text, where):
+        if name in tensors or (name == "__metadata__" and metadata is not None):
+            raise HeaderLies(f"the key {shown(name)} appears twice in the header", where=where)
+        if name == "__metadata__":
+            metadata = _metadata(body, where)
+        elif len(tensors) == MAX_TENSORS:
+            raise HeaderLies(f"more than {MAX_TENSORS} tensors in one header", where=where)
+        else:
+            tensors[name] = _tensor(name, _object(name, body, MAX_ENTRY, where), fact, data_start, where)
+    refs = tuple(tensors.values())
+    return Part(fact.name, refs, metadata or {}, _unclaimed(refs, data_start, fact, where))
+
+
+def _members(text: bytes, where: str) -> Iterator[tuple[str, bytes]]:
+    """The key and the flat object of each member of the outermost object."""
+    if text[:1] != b"{":
+        raise HeaderLies(f"expected a JSON object that starts with '{{', found {text[:8]!r}", where=where)
+    if _EMPTY.match(text):
+        return
+    position, more = 1, True
+    while more:
+        member = _MEMBER.match(text, position)
+        if member is None:
+            found = text[position : position + 24]
+            raise HeaderLies(
+                f'expected "name": {{…}} with no further object inside at byte {8 + position}, found {found!r}',
+                where=where,
+            )
+        yield _key(member[1], where), member[2]
+        position, more = member.end(), member[3] == b","
+    if text[position:].strip(b" \t\n\r"):
+        raise HeaderLies(f"the JSON ends at byte {8 + position}, but the header goes on", where=where)
+
+
+def _key(quoted: bytes, where: str) -> str:
+    try:
+        name = json.loads(quoted.decode()) if b"\\" in quoted else quoted[1:-1].decode()
+    except ValueError as error:
+        raise HeaderLies(f"a key of the header is not UTF-8 JSON: {error}", where=where) from error
+    if not is_text(name):
+        raise HeaderLies(f"the key {shown(name)} is not Unicode text", where=where)
+    return str(name)
+
+
+def _object(name: str, body: bytes, limit: int, where: str) -> dict[str, Any]:
+    if len(body) > limit:
+        raise HeaderLies(f"the entry of {shown(name)} has {len(body)} bytes; at most {limit} are read", where=where)
+    try:
+        pairs: list[tuple[str, Any]] = json.loads(body.decode(), object_pairs_hook=list)
+    except (ValueError, RecursionError) as error:
+        raise HeaderLies(f"the entry of {shown(name)} is not UTF-8 JSON: {shown(str(error))}", where=where) from error
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise HeaderLies(f"the entry of {shown(name)} has a field twice", where=where)
+    return fields
+
+
+def _metadata(body: bytes, where: str) -> dict[str, str]:
+    metadata = _object("__metadata__", body, MAX_METADATA, where)
+    for key, value in metadata.items():
+        if not isinstance(value, str) or not is_text(value) or not is_text(key):
+            raise HeaderLies(f"__metadata__: expected text for {shown(key)}, found {shown(value)}", where=where)
+    return metadata
+
+
+def _tensor(name: str, entry: dict[str, Any], fact: FileFact, data_start: int, where: str) -> TensorRef:
+    if entry.keys() != _FIELDS:
+        raise HeaderLies(
+            f"tensor {shown(name)}: expected the fields dtype, shape, data_offsets, found {shown(sorted(entry))}",
+            where=where,
+        )
+    dtype, offsets = entry["dtype"], entry["data_offsets"]
+    shape = checked_shape(entry["shape"], name, where)
+    if not isinstance(dtype, str):
+        raise HeaderLies(f"tensor {shown(name)}: expected a dtype name, found {shown(dtype)}", where=where)
+    if dtype not in BITS:
+        raise UnsupportedFormat(
+            f"tensor {shown(name)}: unknown dtype {shown(dtype)}; known are {', '.join(BITS)}", where=where
+        )
+    start, stop = _offsets(name, offsets, fact.size - data_start, where)
+    ref = TensorRef(name, dtype, shape, fact.name, data_start + start, data_start + stop)
+    needed = ref.parameters * BITS[dtype]
+    if needed != 8 * (stop - start):
+        raise HeaderLies(
+            f"tensor {shown(name)}: {dtype} of shape {shown(shape)} needs {needed / 8:g} bytes, "
+            f"its offsets span {stop - start}",
+            where=where,
+        )
+    return ref
+
+
+def _offsets(name: str, offsets: Any, data_size: int, where: str) -> tuple[int, int]:
+    if not isinstance(offsets, list) or len(offsets) != 2 or not all(type(offset) is int for offset in offsets):
+        raise HeaderLies(f"tensor {shown(name)}: expected two whole offsets, found {shown(offsets)}", where=where)
+    start, stop = offsets
+    if not 0 <= start <= stop <= data_size:
+        raise HeaderLies(
+            f"tensor {shown(name)}: expected offsets inside the {data_size} bytes of data, found {shown(offsets)}",
+            where=where,
+        )
+    return start, stop
+
+
+def _unclaimed(refs: Sequence[TensorRef], data_start: int, fact: FileFact, where: str) -> tuple[str, ...]:
+    """Refuse overlaps; say where bytes belong to no tensor."""
+    end, gaps, last = data_start, 0, ""
+    for ref in sorted((ref for ref in refs if ref.stop > ref.start), key=lambda ref: ref.start):
+        if ref.start < end:
+            raise HeaderLies(f"tensors {shown(last)} and {shown(ref.name)} overlap", where=where)
+        gaps += ref.start - end
+        end, last = ref.stop, ref.name
+    notes = []
+    if gaps:
+        notes.append(f"{fact.name}: {gaps} bytes between tensors belong to none")
+    if end < fact.size:
+        notes.append(f"{fact.name}: {fact.size - end} bytes after the last tensor belong to none")
+    return tuple(notes)

@@ -1,0 +1,164 @@
+"""One checkpoint looked at: identity, anatomy, gains, vocabulary. Headers and norm vectors are all that is read."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from modelkin import __version__
+from modelkin.architectures import Anatomy, identify
+from modelkin.checkpoint import Checkpoint, open_checkpoint
+from modelkin.records import (
+    AnatomyRow,
+    GainStatistics,
+    Identity,
+    Inspection,
+    InspectionCost,
+    LayerCheck,
+    SetApart,
+    Slot,
+)
+from modelkin.sources import ReadOptions, Source, open_source
+from modelkin.sources.local import LocalSource
+from modelkin.sources.protocol import Progress, no_progress
+from modelkin.vocabulary import facts as vocabulary_facts
+
+
+def inspect(
+    model: str,
+    options: ReadOptions = ReadOptions(),
+    *,
+    vocabulary: bool = True,
+    hashed: bool = False,
+    progress: Progress = no_progress,
+) -> Inspection:
+    """Open `model` (see `open_source`), identify it, and describe it. `hashed`: sha256 of local files as well."""
+    began = time.perf_counter()
+    source = open_source(model, options, progress)
+    try:
+        if hashed and isinstance(source, LocalSource):
+            source.hash_files(progress)
+        return describe(source, began, vocabulary=vocabulary, progress=progress)
+    finally:
+        source.close()
+
+
+def describe(source: Source, began: float, *, vocabulary: bool = True, progress: Progress = no_progress) -> Inspection:
+    checkpoint = open_checkpoint(source, progress)
+    anatomy = identify(checkpoint)
+    gains, refused = gain_statistics(anatomy)
+    words = checkpoint.vocabulary if vocabulary else None
+    return Inspection(
+        modelkin=__version__,
+        model=identity(checkpoint, anatomy),
+        family=anatomy.facts.family,
+        facts=msgspec.to_builtins(anatomy.facts),
+        config=dict(checkpoint.config),
+        anatomy=anatomy_rows(anatomy),
+        layer_checks=layer_checks(anatomy),
+        unmapped=anatomy.unmapped,
+        apart=tuple(SetApart(name, reason) for name, reason in anatomy.apart.items()),
+        gains=gains,
+        vocabulary=None if words is None else msgspec.to_builtins(vocabulary_facts(words)),
+        notes=(*checkpoint.layout.notes, *anatomy.notes, *refused, *getattr(source, "notes", ())),
+        cost=cost(source, time.perf_counter() - began),
+    )
+
+
+def identity(checkpoint: Checkpoint, anatomy: Anatomy) -> Identity:
+    facts = anatomy.facts
+    return Identity(
+        id=checkpoint.id,
+        revision=checkpoint.revision,
+        format=checkpoint.layout.format,
+        parameters=checkpoint.parameters,
+        layers=sum(check.found for check in layer_checks(anatomy)),
+        hidden=facts.hidden,
+        vocabulary=facts.vocabulary,
+        files=tuple(checkpoint.source.files().values()),
+    )
+
+
+def anatomy_rows(anatomy: Anatomy) -> tuple[AnatomyRow, ...]:
+    """Slots gathered by role and stack, in the order in which they first occur."""
+    groups: dict[tuple[str, str], list[Slot]] = defaultdict(list)
+    for slot in anatomy.slots:
+        groups[slot.role, slot.stack].append(slot)
+    of_layers = {check.stack: check.found for check in layer_checks(anatomy)}
+    return tuple(_row(anatomy, slots, of_layers) for slots in groups.values())
+
+
+def _row(anatomy: Anatomy, slots: Sequence[Slot], of_layers: dict[str, int]) -> AnatomyRow:
+    shapes = [anatomy.shape(slot) for slot in slots]
+    return AnatomyRow(
+        role=slots[0].role,
+        stack=slots[0].stack,
+        layers=len({slot.layer for slot in slots if slot.layer is not None}),
+        of_layers=of_layers.get(slots[0].stack, 0),
+        experts=max((slot.expert + 1 for slot in slots if slot.expert is not None), default=0),
+        tensors=len(slots),
+        shapes=tuple(dict.fromkeys(shapes)),
+        dtypes=tuple(dict.fromkeys(anatomy.dtype(slot) for slot in slots)),
+        parameters=sum(int(np.prod(shape, dtype=object)) for shape in shapes),
+    )
+
+
+def layer_checks(anatomy: Anatomy) -> tuple[LayerCheck, ...]:
+    found: dict[str, set[int]] = defaultdict(set)
+    for slot in anatomy.slots:
+        if slot.layer is not None:
+            found[slot.stack].add(slot.layer)
+    announced = anatomy.facts.layers
+    return tuple(LayerCheck(stack, announced.get(stack), len(found[stack])) for stack in {**announced, **found})
+
+
+def gain_statistics(anatomy: Anatomy) -> tuple[tuple[GainStatistics, ...], list[str]]:
+    """Every norm's gains, read in one batch; and in words those that are stored in a way that is not read."""
+    slots = [slot for slot in anatomy.slots if slot.role.is_gain]
+    readable, refused = _readable(anatomy, slots)
+    arrays = anatomy.read_many([(slot, None) for slot in readable])
+    return tuple(statistics_of(slot, array) for slot, array in zip(readable, arrays, strict=True)), refused
+
+
+def _readable(anatomy: Anatomy, slots: Iterable[Slot]) -> tuple[list[Slot], list[str]]:
+    packed = anatomy.checkpoint.layout.packed
+    readable, refused = [], []
+    for slot in slots:
+        name = anatomy.slots[slot].tensor
+        if name in packed:
+            refused.append(f"gains of {slot} not read: {packed[name]}")
+        else:
+            readable.append(slot)
+    return readable, refused
+
+
+def statistics_of(slot: Slot, gains: NDArray[np.floating]) -> GainStatistics:
+    values = np.asarray(gains, dtype=np.float64).ravel()
+    finite = values[np.isfinite(values)]
+    bad = values.size - finite.size
+    if not finite.size:
+        return GainStatistics(slot.role, slot.layer_name, values.size, *[None] * 6, bad)
+    mean, std = float(finite.mean()), float(finite.std())
+    return GainStatistics(
+        slot.role,
+        slot.layer_name,
+        values.size,
+        mean,
+        std,
+        float(finite.min()),
+        float(finite.max()),
+        float(np.linalg.norm(finite)),
+        std / abs(mean) if mean else None,
+        bad,
+    )
+
+
+def cost(source: Source, seconds: float) -> InspectionCost:
+    ledger = source.ledger
+    network = sum(e.bytes for e in ledger.exchanges if e.origin == "network")
+    return InspectionCost(ledger.bytes(), ledger.bytes({"tensor"}), network, ledger.requests, seconds)

@@ -1,0 +1,55 @@
+"""An inspection as files: JSON, CSV and the text page."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from modelkin.records import Inspection
+
+
+def to_json(record: Any) -> str:
+    """Indented, in UTF-8; NaN and infinities, which JSON lacks, become null."""
+    return msgspec.json.format(msgspec.json.encode(record), indent=2).decode() + "\n"
+
+
+def write_inspection(inspection: Inspection, page: str, folder: Path) -> list[Path]:
+    """inspection.json, inspection.txt, gains.csv, anatomy.csv, files.csv and tensors.csv."""
+    tables = {
+        "gains.csv": table(inspection.gains),
+        "anatomy.csv": table(inspection.anatomy),
+        "files.csv": table(inspection.model.files),
+        "left_out.csv": table(
+            [*inspection.apart, *({"name": name, "reason": "not mapped"} for name in inspection.unmapped)],
+            columns=("name", "reason"),
+        ),
+    }
+    bodies = {"inspection.json": to_json(inspection), "inspection.txt": page, **tables}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, body in bodies.items():
+        (folder / name).write_text(body, encoding="utf-8", newline="")
+    return [folder / name for name in bodies]
+
+
+def table(records: Iterable[Any], columns: Sequence[str] | None = None) -> str:
+    rows = [msgspec.to_builtins(record) for record in records]
+    names = list(columns or (rows[0] if rows else ()))
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([_cell(row.get(name)) for name in names] for row in rows)
+    return stream.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return ";".join("x".join(map(str, v)) if isinstance(v, (list, tuple)) else str(v) for v in value)
+    # A spreadsheet would run a name that starts like a formula.
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@"):
+        return "'" + value
+    return value
