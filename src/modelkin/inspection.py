@@ -29,6 +29,11 @@ from modelkin.sources.protocol import Progress, no_progress
 from modelkin.vocabulary import facts as vocabulary_facts
 
 
+def open_model(model: str, options: ReadOptions = ReadOptions(), progress: Progress = no_progress) -> Checkpoint:
+    """`owner/name[@revision]`, a folder or a file -> its checkpoint; headers are read, weights are not."""
+    return open_checkpoint(open_source(model, options, progress), progress)
+
+
 def inspect(
     model: str,
     options: ReadOptions = ReadOptions(),
@@ -65,7 +70,7 @@ def describe(source: Source, began: float, *, vocabulary: bool = True, progress:
         apart=tuple(SetApart(name, reason) for name, reason in anatomy.apart.items()),
         gains=gains,
         vocabulary=None if words is None else msgspec.to_builtins(vocabulary_facts(words)),
-        notes=(*checkpoint.layout.notes, *anatomy.notes, *refused, *getattr(source, "notes", ())),
+        notes=(*checkpoint.layout.notes, *anatomy.notes, *refused, *source.notes),
         cost=cost(source, time.perf_counter() - began),
     )
 

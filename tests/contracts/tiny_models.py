@@ -50,16 +50,16 @@ class Stack:
 
 @dataclass(frozen=True)
 class Family:
-    """`outer`: what lies outside the layers, slot (or role, where the place is a matter of taste) -> live parameter.
+    """`outer`: tensors outside the layers, role -> live names. `final`: norms outside the layers, slot -> module path.
 
-    `final`: norms outside the layers, slot -> module path. `apart`: name prefixes that a text anatomy sets aside.
+    `apart`: prefixes of stored names that an anatomy of the text model sets aside.
     """
 
     id: str
     model: str
     config: Mapping[str, Any]
-    stacks: tuple[Stack, ...] = (Stack("model.layers"),)
-    outer: Mapping[Role, tuple[str, ...]] = field(default_factory=lambda: {Role.EMBEDDING: ("model.embed_tokens",)})
+    stacks: tuple[Stack, ...]
+    outer: Mapping[Role, tuple[str, ...]]
     final: Mapping[Slot, str] = field(default_factory=lambda: {Slot(Role.FINAL_NORM): "model.norm"})
     apart: tuple[str, ...] = ()
     heads: int = 6
@@ -171,9 +171,7 @@ def causal(id: str, model: str, config: Mapping[str, Any], block: Block = Block(
     return Family(id, model, config, (Stack("model.layers", block),), **({"outer": outer} | dims | more))
 
 
-def masked(
-    id: str, model: str, prefix: str, layers: str, block: Block, config: Mapping[str, Any], **more: Any
-) -> Family:
+def masked(id: str, model: str, prefix: str, block: Block, config: Mapping[str, Any], **more: Any) -> Family:
     """An encoder with a masked-language head; `more` adds what a family has besides."""
     embeddings = f"{prefix}.embeddings"
     outer = {
@@ -181,13 +179,11 @@ def masked(
         more.pop("positions", Role.POSITION): (f"{embeddings}.position_embeddings.weight",),
     }
     final = {Slot(Role.EMBEDDING_NORM): f"{embeddings}.LayerNorm", Slot(Role.HEAD_NORM): more.pop("head_norm")}
-    stacks = (Stack(f"{prefix}.{layers}", block),)
+    stacks = (Stack(f"{prefix}.{more.pop('layers', 'encoder.layer')}", block),)
     return Family(id, model, config, stacks, outer | more.pop("outer"), final, **more)
 
 
-def paired(
-    id: str, model: str, config: Mapping[str, Any], prefix: str, blocks: tuple[Block, Block], **more: Any
-) -> Family:
+def paired(id: str, model: str, config: Mapping[str, Any], prefix: str, blocks: Any, **more: Any) -> Family:
     """An encoder of two layers and a decoder of three."""
     stacks = tuple(
         Stack(f"{prefix}{stack}.{more.get('word', 'layers')}", block, stack, count)
@@ -311,23 +307,13 @@ FAMILIES = (
         "olmo2",
         "Olmo2ForCausalLM",
         GROUPED,
-        Block(
-            norms={
-                Role.ATTN_OUT_NORM: "post_attention_layernorm",
-                Role.MLP_OUT_NORM: "post_feedforward_layernorm",
-            }
-        ),
+        Block(norms={Role.ATTN_OUT_NORM: "post_attention_layernorm", Role.MLP_OUT_NORM: "post_feedforward_layernorm"}),
     ),
     transformer(
         "gpt2",
         "GPT2LMHeadModel",
         {"vocab_size": VOCABULARY, "n_embd": 48, "n_layer": 2, "n_head": 6, "n_positions": 40, "n_inner": 56},
-        Block(
-            "attn",
-            "attn.c_proj",
-            norms={Role.INPUT_NORM: "ln_1", Role.POST_NORM: "ln_2"},
-            activation="gelu_new",
-        ),
+        Block("attn", "attn.c_proj", norms={Role.INPUT_NORM: "ln_1", Role.POST_NORM: "ln_2"}, activation="gelu_new"),
         embedding="transformer.wte.weight",
         outer={Role.POSITION: ("transformer.wpe.weight",)},
     ),
@@ -396,7 +382,6 @@ FAMILIES = (
         "bert",
         "BertForPreTraining",
         "bert",
-        "encoder.layer",
         BERT,
         PLAIN,
         head_norm="cls.predictions.transform.LayerNorm",
@@ -408,7 +393,6 @@ FAMILIES = (
             id,
             model,
             "roberta",
-            "encoder.layer",
             BERT,
             PLAIN,
             head_norm="lm_head.layer_norm",
@@ -421,9 +405,9 @@ FAMILIES = (
             id,
             "DistilBertForMaskedLM",
             "distilbert",
-            "transformer.layer",
             DISTILBERT,
             DISTIL | {"sinusoidal_pos_embds": positions is Role.FIXED_POSITION},
+            layers="transformer.layer",
             head_norm="vocab_layer_norm",
             outer=DISTILBERT_HEAD,
             positions=positions,
@@ -434,7 +418,6 @@ FAMILIES = (
         "mpnet",
         "MPNetForMaskedLM",
         "mpnet",
-        "encoder.layer",
         MPNET,
         PLAIN,
         head_norm="lm_head.layer_norm",
@@ -572,7 +555,7 @@ class Tape(TorchFunctionMode):
         self.products: dict[str, list[tuple[np.ndarray, np.ndarray]]] = defaultdict(list)
         self._inside: list[str] = []
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ARG002
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if getattr(func, "__name__", "") in PRODUCTS and self._inside:
             named = [kwargs[name] for name in ("batch1", "batch2") if name in kwargs]

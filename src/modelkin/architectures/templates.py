@@ -113,14 +113,20 @@ class Table:
 
     def _answer(self, pattern: str) -> list[Rule] | str | None:
         parts = pattern.split(".")
-        reason = common().endings.get(parts[-1]) or next(
-            (common().anywhere[part] for part in parts if part in common().anywhere), None
-        )
+        tower = self._tower(pattern)
+        if tower and self._family.suffixes:  # the end of a name says nothing about the tower that it stands in
+            return tower
         for key, binds in self._patterns[pattern]:
             if key in self._rules:
                 return self._rules[key] if binds is None else self._rebound(key, binds, parts)
-            reason = reason or self._apart.get(key) or common().towers.get(key.partition(".")[0])
-        return reason
+            if key in self._apart:
+                return self._apart[key]
+        found = next((part for part in parts if part in common().anywhere), "")
+        return common().endings.get(parts[-1]) or common().anywhere.get(found) or tower
+
+    def _tower(self, pattern: str) -> str | None:
+        heads = (key.partition(".")[0] for key in _unwrapped(pattern, self._wrappers))
+        return next((common().towers[head] for head in heads if head in common().towers), None)
 
     def _keys(self, pattern: str) -> list[tuple[str, tuple[str | int, ...] | None]]:
         if self._family.suffixes:
@@ -201,8 +207,6 @@ def _endings(pattern: str) -> Iterator[tuple[str, tuple[str | int, ...]]]:
         return
     lead = "".join(f"{{{bind}}}." for bind in binds)
     tail = parts[numbered[-1] + 1 :] if numbered else parts
-    if len(numbered) == 2 and numbered[1] - numbered[0] > 4:  # something unforeseen lies between layer and expert
-        return
     for start in range(len(tail) - 1):
         yield lead + ".".join(tail[start:]), binds
 

@@ -17,8 +17,8 @@ from modelkin.formats.dtypes import TORCH_STORAGES
 from modelkin.formats.parts import shown
 
 MAX_PICKLE = 64 << 20
-MAX_OPCODES = 1 << 23
-MAX_STACK = 1 << 20
+MAX_OPCODES = 1 << 22
+MAX_STACK = 1 << 18
 MAX_MARKS = 256
 MAX_MEMO = 1 << 22
 HINT = "do not load this file with torch.load; ask for a safetensors copy"

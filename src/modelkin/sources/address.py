@@ -37,7 +37,7 @@ def parse_address(text: str) -> Address:
     if text.startswith(("hf://", "https://", "http://")):
         return _from_uri(text)
     path = Path(text).expanduser()
-    if path.exists() or LOOKS_LIKE_PATH.search(text):
+    if path.exists() or LOOKS_LIKE_PATH.search(text.partition("@")[0]):
         return path
     return _from_name(text, text)
 

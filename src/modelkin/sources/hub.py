@@ -31,6 +31,8 @@ class HubOptions(msgspec.Struct, frozen=True):
 
 
 class HubSource:
+    """Owns its cache handle; the transport is shared."""
+
     def __init__(
         self,
         address: HubAddress,
@@ -73,6 +75,7 @@ class HubSource:
 
     def close(self) -> None:
         self._snapshot.close()
+        self._cache.close()
 
     def _commit(self, address: HubAddress) -> str:
         if address.is_pinned:

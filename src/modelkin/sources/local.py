@@ -22,6 +22,7 @@ class LocalSource:
     """Top-level files of a folder, or one file under its own name."""
 
     revision: str | None = None
+    notes: tuple[str, ...] = ()
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)

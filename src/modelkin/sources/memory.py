@@ -10,6 +10,8 @@ from modelkin.sources.protocol import Ledger, checked_extents
 
 
 class MemorySource:
+    notes: tuple[str, ...] = ()
+
     def __init__(self, files: Mapping[str, bytes], id: str = "memory", revision: str | None = None) -> None:
         self.id = id
         self.revision = revision

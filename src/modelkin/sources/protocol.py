@@ -52,6 +52,10 @@ class Source(Protocol):
     def revision(self) -> str | None: ...
     @property
     def ledger(self) -> Ledger: ...
+    @property
+    def notes(self) -> Sequence[str]:
+        """What went less well than it should, in words, without making the bytes doubtful."""
+
     def files(self) -> Mapping[str, FileFact]:
         """Every file by name, known without reading any."""
 

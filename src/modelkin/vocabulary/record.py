@@ -100,11 +100,12 @@ def _contents(parts: Parts, added: Mapping[str, int], tokens: Mapping[int, str],
     """Ids by content, in the order of preference that Vocabulary promises."""
     byte_ids = {} if parts.spelling.byte_level else _byte_pieces(parts.base, tokens, special)
     later = special.union(added.values(), parts.repeats, byte_ids.values())
-    own = [id for id in sorted(tokens, reverse=True) if id not in later]
+    own = [id for id in sorted(tokens) if id not in later]
     own_contents = list(parts.spelling.contents(map(tokens.__getitem__, own)))
-    ids = dict(zip(own_contents, own, strict=True))  # from the highest id down, so that the lowest stays
+    ids = dict(zip(own_contents, own, strict=True))
     collided = {}
-    if len(ids) != len(own):
+    if len(ids) != len(own):  # rare; the lowest id stays
+        ids = dict(zip(own_contents[::-1], own[::-1], strict=True))
         collided = {id: content for content, id in zip(own_contents, own, strict=True) if ids[content] != id}
     for id, content in sorted(_added_contents(parts, added, tokens).items()):
         if id not in special and id not in byte_ids.values() and ids.setdefault(content, id) != id:

@@ -1,0 +1,123 @@
+"""A checkpoint seen as slots: every stored tensor placed, set apart, or left over, in one orientation (out, in)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from modelkin.architectures.family import Norm, Placement, Positions
+from modelkin.architectures.views import Floats, Rows, View
+from modelkin.errors import NothingComparable
+from modelkin.records import Role, Slot
+
+if TYPE_CHECKING:
+    from modelkin.checkpoint import Checkpoint
+
+Layers = int | dict[str, int] | None
+Request = tuple[str, slice | list[int] | None]
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What kind of model it is. None: neither the config nor the tensors tell.
+
+    `layers` counts what is stored (per stack where there are two), `configured_layers` what the config claims;
+    `hidden` is measured on the tensors where it can be, everything else is the config's.
+    """
+
+    family: str
+    model_type: str
+    layers: Layers
+    configured_layers: Layers
+    hidden: int | None
+    heads: int | None
+    kv_heads: int | None
+    head_dim: int | None
+    intermediate: int | None
+    expert_intermediate: int | None
+    experts: int | None
+    vocabulary: int | None
+    norm: Norm
+    gain_offset: float
+    norm_bias: bool
+    norm_placement: Placement
+    stream_norm: bool
+    positions: Positions
+    activation: str | None
+    gated: bool
+    tied: bool
+    exchangeable_hidden: bool
+    why: str
+
+
+@dataclass(frozen=True, eq=False)
+class Anatomy:
+    """Slots of a checkpoint, and what is not one. `layers` names the layers found: `3`, or `encoder.3`."""
+
+    checkpoint: Checkpoint
+    facts: Facts
+    slots: Mapping[Slot, View]
+    unmapped: tuple[str, ...]
+    apart: Mapping[str, str]
+    notes: tuple[str, ...]
+    layers: tuple[str, ...]
+
+    def read(self, slot: Slot, rows: Rows = None) -> Floats:
+        """A slot as float32: (out, in), or (n,) for gains and biases; gains as the model applies them."""
+        return self.read_many([(slot, rows)])[0]
+
+    def read_many(self, wanted: Sequence[tuple[Slot, Rows]], kind: str = "tensor") -> list[Floats]:
+        """Several slots in one batch. `rows` (None, a slice, or indices) are rows of the slot."""
+        views = [self.view(slot) for slot, _ in wanted]
+        requests = [view.request(rows) for view, (_, rows) in zip(views, wanted, strict=True)]
+        places, distinct = _distinct(requests)
+        arrays = self.checkpoint.read_many(distinct, kind)
+        return [
+            self._effective(slot, view.result(arrays[place], rows))
+            for place, view, (slot, rows) in zip(places, views, wanted, strict=True)
+        ]
+
+    def view(self, slot: Slot) -> View:
+        """Where a slot is stored."""
+        try:
+            return self.slots[slot]
+        except KeyError:
+            raise NothingComparable(f"there is no {slot}", where=self.checkpoint.id) from None
+
+    def shape(self, slot: Slot) -> tuple[int, ...]:
+        return self.view(slot).shape
+
+    def dtype(self, slot: Slot) -> str:
+        return self.checkpoint.tensors[self.view(slot).tensor].dtype
+
+    def roles(self) -> tuple[Role, ...]:
+        """The roles that occur, in the order of the vocabulary."""
+        found = {slot.role for slot in self.slots}
+        return tuple(role for role in Role if role in found)
+
+    def of(self, role: Role) -> tuple[Slot, ...]:
+        """The slots of one role, in order."""
+        return tuple(slot for slot in self.slots if slot.role is role)
+
+    def _effective(self, slot: Slot, array: Floats) -> Floats:
+        array = array.astype(np.float32, copy=False)
+        if slot.role.is_gain and self.facts.gain_offset:
+            return array + np.float32(self.facts.gain_offset)
+        return array
+
+
+def _distinct(requests: Iterable[Request]) -> tuple[list[int], list[Request]]:
+    """Each different request once (three slots of one fused tensor may need the same bytes), and who wants which."""
+    found: dict[object, int] = {}
+    distinct: list[Request] = []
+    places = []
+    for name, rows in requests:
+        key = (name, rows if rows is None else (rows.start, rows.stop) if isinstance(rows, slice) else tuple(rows))
+        if key not in found:
+            found[key] = len(distinct)
+            distinct.append((name, rows))
+        places.append(found[key])
+    return places, distinct

@@ -1,0 +1,123 @@
+"""Every stored tensor into exactly one of three places: slots, set apart, left over."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from modelkin.architectures.config import Dimensions
+from modelkin.architectures.family import Family
+from modelkin.architectures.templates import Placed, Table, dissect
+from modelkin.architectures.views import CannotCut, View, cut
+from modelkin.records import Role, Slot, TensorRef
+
+EXTRA = "extra prediction layer"
+OUTSIDE = frozenset({Role.FRONT_CONV, Role.FRONT_CONV_BIAS, Role.EMBEDDING_PROJECTION})  # numbered, but no layers
+
+
+class Names:
+    """Stored names with their numbers taken out, once for all families."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.dissected = {name: dissect(name) for name in names}
+        self.patterns = Counter(pattern for pattern, _ in self.dissected.values())
+
+
+class Placing:
+    """The work of placing one checkpoint's tensors, and its results."""
+
+    def __init__(self, tensors: Mapping[str, TensorRef], family: Family, table: Table, dims: Dimensions) -> None:
+        self.tensors = tensors
+        self.family = family
+        self.dims = dims
+        self.slots: dict[Slot, View] = {}
+        self.unmapped: list[str] = []
+        self.apart: dict[str, str] = {}
+        self.layers: dict[str, set[int]] = {}
+        self.notes: list[str] = []
+        self._table = table
+        self._refused: dict[tuple[str, str], list[str]] = {}
+        self._copies: list[tuple[str, Placed]] = []
+
+    def run(self, names: Names, packed: Mapping[str, str]) -> None:
+        extra = self._extra_layers(names)
+        for name, (pattern, numbers) in names.dissected.items():
+            if numbers and numbers[0] in extra and self._table.in_extra_part(pattern):
+                self.apart[name] = EXTRA
+                continue
+            found = self._table.place(pattern, numbers)
+            if isinstance(found, Placed):
+                self._put(name, found, packed.get(name))
+            elif found:
+                self.apart[name] = found
+            else:
+                self.unmapped.append(name)
+        for name, placed in self._copies:
+            self._put_copy(name, placed)
+        self._report_refused()
+
+    def _extra_layers(self, names: Names) -> set[int]:
+        marked = {numbers[0] for pattern, numbers in names.dissected.values() if self._table.is_extra_mark(pattern)}
+        first, count = self.dims.layers.get(""), self.dims.extra_layers
+        if self.family.extra_layer is None or first is None:
+            return marked
+        stored = {numbers[0] for pattern, numbers in names.dissected.values() if numbers}
+        return marked | {number for number in stored if first <= number < first + count}
+
+    def _put(self, name: str, placed: Placed, scheme: str | None) -> None:
+        ref = self.tensors[name]
+        if scheme is not None:
+            self.apart[name] = f"packed weights ({scheme})"
+        elif not ref.dtype.startswith(("F", "BF")):
+            self.apart[name] = f"whole numbers ({ref.dtype}) where weights were expected"
+        elif ref.parameters == 0:
+            self.apart[name] = "empty tensor"
+        elif placed.rule.spec.copy:
+            self._copies.append((name, placed))
+        else:
+            self._cut(name, placed)
+
+    def _cut(self, name: str, placed: Placed) -> None:
+        if placed.layer is not None and not OUTSIDE.intersection(placed.rule.roles):
+            self.layers.setdefault(placed.stack, set()).add(placed.layer)
+        try:
+            parts = cut(placed, self.tensors[name], self.dims)
+        except CannotCut as refusal:
+            self._refuse(name, placed, str(refusal))
+            return
+        cuts = {Slot(role, placed.layer, expert, placed.stack): view for role, expert, view in parts}
+        taken = next((slot for slot in cuts if slot in self.slots), None)
+        if taken is None:
+            self.slots.update(cuts)
+        else:
+            self._put_twice(name, placed, taken)
+
+    def _put_twice(self, name: str, placed: Placed, slot: Slot) -> None:
+        first = self.slots[slot].tensor
+        if self.tensors[name].extent == self.tensors[first].extent and len(placed.rule.roles) == 1:
+            self.apart[name] = f"the same bytes as {first}"
+            return
+        self._refuse(name, placed, "another tensor has the same place")
+        if self.family.suffixes:  # nobody knows which of the two is meant
+            del self.slots[slot]
+            self._refuse(first, placed, "another tensor has the same place")
+
+    def _put_copy(self, name: str, placed: Placed) -> None:
+        """A tied tensor's second place: the slot itself where the first is not stored."""
+        slot = Slot(placed.rule.roles[0], placed.layer, placed.expert, placed.stack)
+        if slot not in self.slots:
+            self._cut(name, placed)
+        elif self.tensors[name].parameters == self.tensors[self.slots[slot].tensor].parameters:
+            self.apart[name] = f"tied to {self.slots[slot].tensor}"
+        else:
+            self._refuse(name, placed, f"tied to {self.slots[slot].tensor}, but of another size")
+
+    def _refuse(self, name: str, placed: Placed, reason: str) -> None:
+        self.unmapped.append(name)
+        roles = ", ".join(role.value for role in placed.rule.roles)
+        self._refused.setdefault((roles, reason), []).append(name)
+
+    def _report_refused(self) -> None:
+        for (roles, reason), names in self._refused.items():
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            self.notes.append(f"{roles} not taken from {names[0]}{more}: {reason}")

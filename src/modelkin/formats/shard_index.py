@@ -1,0 +1,57 @@
+"""The index of a sharded model: which shard is said to hold which tensor, checked against the shards themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePosixPath, PureWindowsPath
+
+import msgspec
+
+from modelkin.errors import HeaderLies
+from modelkin.formats.parts import Part, Steps, is_text, shown
+from modelkin.records import Extent, FileFact
+
+MAX_INDEX = 64 << 20
+
+
+class WeightMap(msgspec.Struct, frozen=True):
+    """The part of an index that matters; its sizes and other claims are not used."""
+
+    weight_map: dict[str, str]
+
+
+def read_weight_map(fact: FileFact, where: str) -> Steps[Part | WeightMap]:
+    """The index file, in one read."""
+    if fact.size > MAX_INDEX:
+        raise HeaderLies(f"the index has {fact.size} bytes; at most {MAX_INDEX} are read", where=where)
+    (raw,) = yield [Extent(fact.name, 0, fact.size)]
+    try:
+        return msgspec.json.decode(raw, type=WeightMap)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise HeaderLies(f"expected an object with a weight_map of names to files: {error}", where=where) from error
+
+
+def shard_names(index: WeightMap, where: str) -> list[str]:
+    """The files that an index names, sorted; refused where a name tries to leave the model's own folder."""
+    names = sorted(set(index.weight_map.values()))
+    for name in names:
+        path = PurePosixPath(name)
+        tricks = path.is_absolute() or ".." in path.parts or "\\" in name or bool(PureWindowsPath(name).drive)
+        if tricks or not name or not name.isprintable() or not is_text(name):
+            raise HeaderLies(f"the index names {shown(name)}, which is not a file of this model", where=where)
+    return names
+
+
+def check_agreement(index: WeightMap, parts: Sequence[Part], where: str) -> None:
+    """Every tensor lies in the shard that the index names, and the index names every tensor."""
+    held = {part.file: {ref.name for ref in part.tensors} for part in parts}
+    for name, file in index.weight_map.items():
+        if name not in held[file]:
+            raise HeaderLies(f"the index puts {shown(name)} into {file}, whose header does not list it", where=where)
+    for file, names in held.items():
+        for name in names:
+            if index.weight_map.get(name) != file:
+                raise HeaderLies(
+                    f"{file} holds {shown(name)}, which the index puts into {shown(index.weight_map.get(name))}",
+                    where=where,
+                )

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+from pathlib import Path
+
+import pytest
+
+from modelkin.errors import UsageError
+from modelkin.records import Extent
+from modelkin.sources.cache import CacheError, RangeCache, clear_cache, open_cache
+
+BODY = os.urandom(4096)
+
+
+def test_a_kept_range_answers_every_range_inside_it(tmp_path: Path) -> None:
+    cache = RangeCache(tmp_path / "c.sqlite")
+    cache.put("hub/a", "c1", [(Extent("f", 100, 4196), BODY)])
+    inside, across = Extent("f", 150, 160), Extent("f", 90, 110)
+    assert cache.get("hub/a", "c1", [inside, across]) == {inside: BODY[50:60]}
+    cache.close()
+
+
+@pytest.mark.parametrize("key", [("hub/b", "c1", "f"), ("hub/a", "c2", "f"), ("hub/a", "c1", "g")])
+def test_another_repository_commit_or_file_is_another_key(tmp_path: Path, key: tuple[str, str, str]) -> None:
+    cache = RangeCache(tmp_path / "c.sqlite")
+    cache.put("hub/a", "c1", [(Extent("f", 0, 4096), BODY)])
+    repository, commit, file = key
+    assert cache.get(repository, commit, [Extent(file, 0, 10)]) == {}
+    cache.close()
+
+
+def test_what_was_used_longest_ago_goes_first_when_the_cap_is_reached(tmp_path: Path) -> None:
+    cache = RangeCache(tmp_path / "c.sqlite", cap=10_000)
+    for i in range(4):
+        cache.put("hub/a", "c1", [(Extent("f", i * 4096, (i + 1) * 4096), BODY)])
+    held = cache.get("hub/a", "c1", [Extent("f", i * 4096, (i + 1) * 4096) for i in range(4)])
+    assert sum(map(len, held.values())) <= 10_000
+    assert Extent("f", 3 * 4096, 4 * 4096) in held
+    assert Extent("f", 0, 4096) not in held
+    cache.close()
+
+
+def test_clearing_one_model_leaves_the_others(tmp_path: Path) -> None:
+    cache = RangeCache(tmp_path / "c.sqlite")
+    for name in ("https://hub/acme/a", "https://hub/acme/b"):
+        cache.put(name, "c1", [(Extent("f", 0, 4096), BODY)])
+        cache.remember_ref(name, "main", "c1")
+    assert cache.clear("acme/a") == 4096
+    assert [model.repository for model in cache.models()] == ["https://hub/acme/b"]
+    assert cache.ref("https://hub/acme/a", "main") is None
+    assert cache.ref("https://hub/acme/b", "main") == "c1"
+    cache.close()
+
+
+def test_a_file_that_is_no_cache_says_so_and_can_be_cleared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODELKIN_CACHE", str(tmp_path))
+    tmp_path.joinpath("ranges.sqlite").write_bytes(b"this is not a database" * 1000)
+    with pytest.raises(CacheError, match="cannot be used") as caught:
+        open_cache()
+    assert "cache clear" in caught.value.hint
+    assert clear_cache() > 0
+    open_cache().close()
+
+
+def test_a_cap_that_is_no_number_is_wrong_usage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MODELKIN_CACHE", str(tmp_path))
+    monkeypatch.setenv("MODELKIN_CACHE_GB", "plenty")
+    with pytest.raises(UsageError, match="plenty"):
+        open_cache()
+
+
+def _write_and_read(path: Path, worker: int, rounds: int) -> None:
+    cache = RangeCache(path, cap=200_000)
+    for i in range(rounds):
+        extent = Extent(f"file{worker}", i * 4096, (i + 1) * 4096)
+        cache.put("hub/a", "c1", [(extent, bytes([worker]) * 4096)])
+        for other in range(2):
+            key = Extent(f"file{other}", i * 4096, (i + 1) * 4096)
+            for body in cache.get("hub/a", "c1", [key]).values():
+                assert body == bytes([other]) * 4096
+    cache.close()
+
+
+def test_two_processes_may_use_one_cache_at_once(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_write_and_read, args=(tmp_path / "c.sqlite", w, 100)) for w in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+        assert worker.exitcode == 0
