@@ -163,10 +163,11 @@ def held_out_loss(network: LlamaForCausalLM, ids: torch.Tensor, recipe: Recipe, 
 
 def save(folder: Path, network: LlamaForCausalLM, tokenizer: Tokenizer, truth: dict[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    tensors = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
+    tensors = {name: tensor.to(torch.bfloat16).contiguous() for name, tensor in network.state_dict().items()}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "model.safetensors").chmod(0o644)
     network.config.architectures = ["LlamaForCausalLM"]
-    config = {k: v for k, v in network.config.to_dict().items() if v is not None and not k.startswith("_")}
+    config = {k: v for k, v in network.config.to_diff_dict().items() if v is not None and not k.startswith("_")}
     config["dtype"] = "bfloat16"
     tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
     write_json(folder / "config.json", config)
@@ -194,7 +195,7 @@ def make(recipe: Recipe, out: Path) -> dict[str, Any]:
     tokenizer = train_tokenizer(kept, recipe.vocabulary)
     ids, unseen = encode(tokenizer, kept), encode(tokenizer, held_out)
     say(f"{recipe.name}: {len(ids):,} tokens to train on, {len(unseen):,} held out")
-    network = train(recipe, ids).to(torch.bfloat16)
+    network = train(recipe, ids).to(torch.bfloat16).float()  # measured as it will be stored
     loss, entropy = held_out_loss(network, unseen, recipe), unigram_entropy(unseen, recipe.vocabulary)
     truth = {
         "schema": "modelkin.truth/1",
@@ -220,7 +221,9 @@ def make(recipe: Recipe, out: Path) -> dict[str, Any]:
 def check(folder: Path, truth: dict[str, Any]) -> None:
     """Refuse to ship a model that learnt nothing, is too big, or carries a path of the machine that made it."""
     gained = truth["unigram_entropy"] - truth["held_out_loss"]
-    say(f"{folder.name}: loss {truth['held_out_loss']:.3f}, unigram entropy {truth['unigram_entropy']:.3f} nats a token")
+    say(
+        f"{folder.name}: loss {truth['held_out_loss']:.3f}, unigram entropy {truth['unigram_entropy']:.3f} nats a token"
+    )
     if gained < 1:
         raise SystemExit(f"{folder.name}: only {gained:.2f} nats better than token frequencies alone")
     size = (folder / "model.safetensors").stat().st_size

@@ -128,7 +128,8 @@ def families(json_to: str | None) -> None:
     from modelkin.report.files import to_json
 
     if json_to:
-        write(json_to, to_json([family.summary() for family in known()]))
+        fields = ("name", "model_types", "architectures", "examples", "facts", "why")
+        write(json_to, to_json([{field: getattr(family, field) for field in fields} for family in known()]))
         return
     for family in known():
         click.echo(f"{family.name:14} {', '.join(family.examples)}")

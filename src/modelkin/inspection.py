@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -23,9 +23,9 @@ from modelkin.records import (
     SetApart,
     Slot,
 )
-from modelkin.sources import ReadOptions, Source, open_source
+from modelkin.sources import ReadOptions, open_source
 from modelkin.sources.local import LocalSource
-from modelkin.sources.protocol import Progress, no_progress
+from modelkin.sources.protocol import Progress, Source, no_progress
 from modelkin.vocabulary import facts as vocabulary_facts
 
 
@@ -56,7 +56,6 @@ def inspect(
 def describe(source: Source, began: float, *, vocabulary: bool = True, progress: Progress = no_progress) -> Inspection:
     checkpoint = open_checkpoint(source, progress)
     anatomy = identify(checkpoint)
-    gains, refused = gain_statistics(anatomy)
     words = checkpoint.vocabulary if vocabulary else None
     return Inspection(
         modelkin=__version__,
@@ -68,9 +67,9 @@ def describe(source: Source, began: float, *, vocabulary: bool = True, progress:
         layer_checks=layer_checks(anatomy),
         unmapped=anatomy.unmapped,
         apart=tuple(SetApart(name, reason) for name, reason in anatomy.apart.items()),
-        gains=gains,
+        gains=gain_statistics(anatomy),
         vocabulary=None if words is None else msgspec.to_builtins(vocabulary_facts(words)),
-        notes=(*checkpoint.layout.notes, *anatomy.notes, *refused, *source.notes),
+        notes=(*checkpoint.layout.notes, *anatomy.notes, *source.notes),
         cost=cost(source, time.perf_counter() - began),
     )
 
@@ -118,48 +117,33 @@ def layer_checks(anatomy: Anatomy) -> tuple[LayerCheck, ...]:
     for slot in anatomy.slots:
         if slot.layer is not None:
             found[slot.stack].add(slot.layer)
-    announced = anatomy.facts.layers
+    configured = anatomy.facts.configured_layers
+    announced = configured if isinstance(configured, dict) else {} if configured is None else {"": configured}
     return tuple(LayerCheck(stack, announced.get(stack), len(found[stack])) for stack in {**announced, **found})
 
 
-def gain_statistics(anatomy: Anatomy) -> tuple[tuple[GainStatistics, ...], list[str]]:
-    """Every norm's gains, read in one batch; and in words those that are stored in a way that is not read."""
+def gain_statistics(anatomy: Anatomy) -> tuple[GainStatistics, ...]:
+    """Every norm's gains, read in one batch."""
     slots = [slot for slot in anatomy.slots if slot.role.is_gain]
-    readable, refused = _readable(anatomy, slots)
-    arrays = anatomy.read_many([(slot, None) for slot in readable])
-    return tuple(statistics_of(slot, array) for slot, array in zip(readable, arrays, strict=True)), refused
-
-
-def _readable(anatomy: Anatomy, slots: Iterable[Slot]) -> tuple[list[Slot], list[str]]:
-    packed = anatomy.checkpoint.layout.packed
-    readable, refused = [], []
-    for slot in slots:
-        name = anatomy.slots[slot].tensor
-        if name in packed:
-            refused.append(f"gains of {slot} not read: {packed[name]}")
-        else:
-            readable.append(slot)
-    return readable, refused
+    arrays = anatomy.read_many([(slot, None) for slot in slots])
+    return tuple(statistics_of(slot, array) for slot, array in zip(slots, arrays, strict=True))
 
 
 def statistics_of(slot: Slot, gains: NDArray[np.floating]) -> GainStatistics:
     values = np.asarray(gains, dtype=np.float64).ravel()
     finite = values[np.isfinite(values)]
-    bad = values.size - finite.size
+    line = GainStatistics(slot.role, slot.layer_name, values.size, values.size - finite.size)
     if not finite.size:
-        return GainStatistics(slot.role, slot.layer_name, values.size, *[None] * 6, bad)
+        return line
     mean, std = float(finite.mean()), float(finite.std())
-    return GainStatistics(
-        slot.role,
-        slot.layer_name,
-        values.size,
-        mean,
-        std,
-        float(finite.min()),
-        float(finite.max()),
-        float(np.linalg.norm(finite)),
-        std / abs(mean) if mean else None,
-        bad,
+    return msgspec.structs.replace(
+        line,
+        mean=mean,
+        std=std,
+        min=float(finite.min()),
+        max=float(finite.max()),
+        l2=float(np.linalg.norm(finite)),
+        cv=std / abs(mean) if mean else None,
     )
 
 

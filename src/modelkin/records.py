@@ -219,13 +219,13 @@ class GainStatistics(msgspec.Struct, frozen=True):
     role: Role
     layer: str  # "3", "encoder.3", or empty
     n: int
-    mean: float | None
-    std: float | None
-    min: float | None
-    max: float | None
-    l2: float | None
-    cv: float | None  # std / |mean|; None where the mean is zero
-    nonfinite: int  # NaN and infinite values, left out of all the above
+    nonfinite: int  # NaN and infinite values; the rest of the line leaves them out
+    mean: float | None = None
+    std: float | None = None
+    min: float | None = None
+    max: float | None = None
+    l2: float | None = None
+    cv: float | None = None  # std / |mean|; None where the mean is zero
 
 
 class LayerCheck(msgspec.Struct, frozen=True):

@@ -310,10 +310,46 @@ def test_what_lies_outside_the_layers(family, anatomy):
 def test_facts_agree_with_the_live_model(family, anatomy):
     model, _ = alive(family.id)
     facts, head = anatomy.facts, model.get_output_embeddings()
+    counts = {stack.name: stack.count for stack in family.stacks}
     assert (facts.heads, facts.kv_heads, facts.head_dim) == (family.heads, family.kv_heads, family.head_dim)
-    assert facts.hidden == 48
-    assert facts.layers == sum(stack.count for stack in family.stacks)
+    assert (facts.hidden, facts.vocabulary) == (48, 97)
+    assert facts.layers == facts.configured_layers == counts.get("", counts)
     assert facts.tied == (head.weight.data_ptr() == model.get_input_embeddings().weight.data_ptr())
+    experts = [module.num_experts for name, module in model.named_modules() if name.endswith(".experts")]
+    assert facts.experts == (experts[0] if experts else None)
+    assert facts.gated == any(slot.role in (Role.GATE, Role.SHARED_GATE) for slot in anatomy.slots)
+
+
+def test_norm_facts_agree_with_the_live_model(family, anatomy):
+    model, tape = alive(family.id)
+    facts, (stack, *_) = anatomy.facts, family.stacks
+    norms = {role: f"{stack.layers}.0.{path}" for role, path in stack.block.norms.items()}
+    before, after = Role.INPUT_NORM in norms, Role.ATTN_OUT_NORM in norms
+    parallel = family.id in ("falcon-7b", "falcon-40b", "gpt_neox")
+    placement = "parallel" if parallel else "sandwich" if before and after else "post" if after else "pre"
+    assert facts.norm_placement == placement
+    assert facts.gain_offset == (1.0 if family.id.startswith("gemma") else 0.0)
+    assert facts.norm_bias == any(
+        getattr(model.get_submodule(path), "bias", None) is not None for path in norms.values()
+    )
+    summed = after and not np.array_equal(tape.read[norms[Role.ATTN_OUT_NORM]], wrote_by(tape, stack))
+    assert facts.stream_norm == summed
+
+
+def wrote_by(tape, stack):
+    return tape.wrote[f"{stack.layers}.0.{stack.block.o}"]
+
+
+def test_positions_are_named(family, anatomy):
+    model, _ = alive(family.id)
+    if any("RotaryEmbedding" in type(module).__name__ for module in model.modules()) and family.id != "falcon-rw":
+        expected = {"rotary"}
+    elif family.id in ("bloom", "mpt", "falcon-rw"):
+        expected = {"alibi"}
+    else:
+        names = {Role.POSITION: "learned", Role.FIXED_POSITION: "fixed", Role.RELATIVE_BIAS: "relative"}
+        expected = {names[role] for role in family.outer if role in names} or {"fixed"}  # Marian's are not stored
+    assert anatomy.facts.positions in expected
 
 
 @pytest.mark.parametrize("name", EXPERTS)

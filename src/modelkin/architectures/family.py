@@ -29,7 +29,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stacked: bool = False  # a leading axis of experts
     transposed: bool | None = None  # stored (in, out); None: no, or for stacked experts by shape
     copy: bool = False  # a second place of a tied tensor: used only where the first is not stored
-    layer: int | None = None  # a fixed number where the name has none, or another meaning
+    layer: int | None = None  # a fixed number where the name has none
+    stack: str | None = None  # another stack than the name's; "" for what both share
 
     def __post_init__(self) -> None:
         if (self.role is None) == (not self.split):

@@ -135,8 +135,8 @@ def _fits(family: Family, config: Mapping[str, Any], names: Names) -> bool:
 
 def _counts(table: Table, names: Names) -> tuple[int, int]:
     placed = left = 0
-    for pattern, (numbers, count) in names.samples.items():
-        found = table.place(pattern, numbers)
+    for pattern, count in names.patterns.items():
+        found = table.place(pattern, names.samples[pattern])
         placed += count if isinstance(found, Placed) else 0
         left += count if found is None else 0
     return placed, left

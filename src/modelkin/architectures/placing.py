@@ -12,6 +12,7 @@ from modelkin.architectures.views import CannotCut, View, cut
 from modelkin.records import Role, Slot, TensorRef
 
 EXTRA = "extra prediction layer"
+TWICE = "another tensor has the same place"
 OUTSIDE = frozenset({Role.FRONT_CONV, Role.FRONT_CONV_BIAS, Role.EMBEDDING_PROJECTION})  # numbered, but no layers
 
 
@@ -21,6 +22,7 @@ class Names:
     def __init__(self, names: Iterable[str]) -> None:
         self.dissected = {name: dissect(name) for name in names}
         self.patterns = Counter(pattern for pattern, _ in self.dissected.values())
+        self.samples = {pattern: numbers for pattern, numbers in self.dissected.values()}
 
 
 class Placing:
@@ -38,11 +40,12 @@ class Placing:
         self._table = table
         self._refused: dict[tuple[str, str], list[str]] = {}
         self._copies: list[tuple[str, Placed]] = []
+        self._ambiguous: set[Slot] = set()
 
     def run(self, names: Names, packed: Mapping[str, str]) -> None:
         extra = self._extra_layers(names)
         for name, (pattern, numbers) in names.dissected.items():
-            if numbers and numbers[0] in extra and self._table.in_extra_part(pattern):
+            if pattern in self._table.layered and numbers[0] in extra:
                 self.apart[name] = EXTRA
                 continue
             found = self._table.place(pattern, numbers)
@@ -57,11 +60,11 @@ class Placing:
         self._report_refused()
 
     def _extra_layers(self, names: Names) -> set[int]:
-        marked = {numbers[0] for pattern, numbers in names.dissected.values() if self._table.is_extra_mark(pattern)}
+        marked = {numbers[0] for pattern, numbers in names.dissected.values() if pattern in self._table.extra_marks}
         first, count = self.dims.layers.get(""), self.dims.extra_layers
-        if self.family.extra_layer is None or first is None:
+        if first is None or not count:
             return marked
-        stored = {numbers[0] for pattern, numbers in names.dissected.values() if numbers}
+        stored = {numbers[0] for pattern, numbers in names.dissected.values() if pattern in self._table.layered}
         return marked | {number for number in stored if first <= number < first + count}
 
     def _put(self, name: str, placed: Placed, scheme: str | None) -> None:
@@ -86,21 +89,25 @@ class Placing:
             self._refuse(name, placed, str(refusal))
             return
         cuts = {Slot(role, placed.layer, expert, placed.stack): view for role, expert, view in parts}
-        taken = next((slot for slot in cuts if slot in self.slots), None)
+        taken = next((slot for slot in cuts if slot in self.slots or slot in self._ambiguous), None)
         if taken is None:
             self.slots.update(cuts)
         else:
             self._put_twice(name, placed, taken)
 
     def _put_twice(self, name: str, placed: Placed, slot: Slot) -> None:
+        if slot in self._ambiguous:
+            self._refuse(name, placed, TWICE)
+            return
         first = self.slots[slot].tensor
         if self.tensors[name].extent == self.tensors[first].extent and len(placed.rule.roles) == 1:
             self.apart[name] = f"the same bytes as {first}"
             return
-        self._refuse(name, placed, "another tensor has the same place")
+        self._refuse(name, placed, TWICE)
         if self.family.suffixes:  # nobody knows which of the two is meant
+            self._ambiguous.add(slot)
             del self.slots[slot]
-            self._refuse(first, placed, "another tensor has the same place")
+            self._refuse(first, placed, TWICE)
 
     def _put_copy(self, name: str, placed: Placed) -> None:
         """A tied tensor's second place: the slot itself where the first is not stored."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -94,17 +94,21 @@ class Table:
                 return placed
         return None
 
-    def in_extra_part(self, pattern: str) -> bool:
-        """Whether a pattern lies inside a numbered layer, where extra prediction layers are."""
+    @cached_property
+    def extra_marks(self) -> frozenset[str]:
+        """Patterns that only extra prediction layers have."""
+        mark = self._family.extra_layer
+        wanted = "" if mark is None else self._compiled(mark)[0]
+        return frozenset(p for p, keys in self._patterns.items() if any(key == wanted for key, _ in keys))
+
+    @cached_property
+    def layered(self) -> frozenset[str]:
+        """Patterns inside a numbered layer of the kind that may be an extra one."""
         mark = self._family.extra_layer
         if mark is None:
-            return False
+            return frozenset()
         start = mark.partition("{layer}")[0] + "{}."
-        return any(key.startswith(start) for key, _ in self._patterns[pattern])
-
-    def is_extra_mark(self, pattern: str) -> bool:
-        mark = self._family.extra_layer
-        return mark is not None and any(key == self._compiled(mark)[0] for key, _ in self._patterns[pattern])
+        return frozenset(p for p, keys in self._patterns.items() if any(key.startswith(start) for key, _ in keys))
 
     def stores(self, template: str) -> bool:
         """Whether any stored name fits a template."""
@@ -141,6 +145,7 @@ class Table:
         for template, (spec, roles) in _named_tensors(self._family).items():
             for full, stack in _stacked_names(template):
                 key, binds = self._compiled(full)
+                stack = stack if spec.stack is None else spec.stack
                 self._rules.setdefault(key, []).append(Rule(spec, roles, binds, stack))
         for template, reason in self._family.apart.items():
             for full, _ in _stacked_names(template):

@@ -92,7 +92,7 @@ def _target(count: int, dtype: str, out: Numbers | None) -> Numbers:
 
 def _as_numbers(stored: NDArray[Any], dtype: str) -> NDArray[Any]:
     if dtype == "BOOL":
-        return np.minimum(stored, 1)
+        return stored.astype(np.bool_)
     if dtype == "BF16":
         import ml_dtypes
 

@@ -49,16 +49,17 @@ def read_together(source: Source, readers: Sequence[Steps[T]], kind: str = "head
 
 def checked_shape(shape: Any, name: str, where: str) -> tuple[int, ...]:
     """A shape that a tensor can have, or HeaderLies."""
-    if not isinstance(shape, list | tuple) or not all(type(axis) is int for axis in shape):
-        raise HeaderLies(f"tensor {shown(name)}: expected a shape of whole numbers, found {shown(shape)}", where=where)
-    if len(shape) > MAX_AXES or not all(0 <= axis < MAX_AXIS for axis in shape):
+    sound = isinstance(shape, list | tuple) and len(shape) <= MAX_AXES
+    elements = 1
+    for axis in shape if sound else ():
+        sound = sound and type(axis) is int and 0 <= axis < MAX_AXIS
+        elements *= (axis or 1) if sound else 1
+    if not sound:
         raise HeaderLies(
-            f"tensor {shown(name)}: expected at most {MAX_AXES} axes of 0 to 2^48, found the shape {shown(shape)}",
+            f"tensor {shown(name)}: expected a shape of at most {MAX_AXES} whole numbers from 0 to 2^48, "
+            f"found {shown(shape)}",
             where=where,
         )
-    elements = 1
-    for axis in shape:
-        elements *= axis or 1
     if elements >= MAX_ELEMENTS:
         raise HeaderLies(f"tensor {shown(name)}: the shape {shown(shape)} overflows any real file", where=where)
     return tuple(shape)
@@ -76,7 +77,7 @@ def is_text(name: str) -> bool:
 def shown(value: Any, limit: int = 100) -> str:
     """A value from a file as safe, short text for a message; never recursive, never long."""
     if isinstance(value, str):
-        return ascii(value) if len(value) <= limit else f"{ascii(value[:limit])}…"
+        return ascii(value) if len(value) <= limit else f"{value[:limit]!a}…"
     if isinstance(value, list | tuple):
         inside = ", ".join(shown(item, 20) if not isinstance(item, list | tuple | dict) else "…" for item in value[:8])
         return f"[{inside}{', …' if len(value) > 8 else ''}]"

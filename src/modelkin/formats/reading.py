@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 import msgspec
@@ -35,13 +35,15 @@ class Scaling(msgspec.Struct, frozen=True):
     def apply(self, numbers: Numbers, views: Sequence[memoryview]) -> None:
         """Multiply (rows, columns) in place."""
         scales = self.plan.finish(views)
-        if self.width == 0:
-            numbers *= scales.reshape(())
-            return
-        bounds = np.flatnonzero(np.diff(self.uses)) + 1
-        for rows in np.split(np.arange(len(numbers)), bounds):
-            if rows.size:
-                numbers[rows[0] : rows[-1] + 1] *= np.repeat(scales[self.uses[rows[0]]], self.width)[: numbers.shape[1]]
+        changes = np.flatnonzero(np.diff(self.uses)) + 1
+        bounds = [0, *changes.tolist(), len(numbers)]
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is infinite, as it is for who runs it
+            if self.width == 0:
+                numbers *= scales.reshape(())
+                return
+            for first, last in pairwise(bounds):
+                factors = np.repeat(scales[self.uses[first]], self.width)[: numbers.shape[1]]
+                numbers[first:last] *= factors
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -94,7 +96,8 @@ class Plan(msgspec.Struct, frozen=True):
         cover = decode(views[0], self.ref.dtype)
         steps = tuple(stride * cover.itemsize for stride in self.ref.strides or ())
         tensor = np.lib.stride_tricks.as_strided(cover, self.ref.shape, steps, writeable=False)
-        return np.ascontiguousarray(tensor).reshape(shape)[self.rows.indices()]
+        matrix = np.ascontiguousarray(tensor).reshape(shape)
+        return matrix if self.rows.count == shape[0] else matrix[self.rows.indices()]
 
 
 def read_rows(

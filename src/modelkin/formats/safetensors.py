@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from modelkin.errors import HeaderLies, UnsupportedFormat
 from modelkin.formats.dtypes import BITS
 from modelkin.formats.parts import MAX_TENSORS, Part, Steps, checked_shape, is_text, shown
@@ -28,7 +30,15 @@ _MEMBER = re.compile(
     rb"[ \t\n\r]*+(%b)[ \t\n\r]*+:[ \t\n\r]*+(\{(?:[^{}\"]++|%b)*+\})[ \t\n\r]*+([,}])" % (_STRING, _STRING)
 )
 _EMPTY = re.compile(rb"\{[ \t\n\r]*+\}[ \t\n\r]*+\Z")
-_FIELDS = {"dtype", "shape", "data_offsets"}
+
+
+class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    dtype: str
+    shape: list[int]
+    data_offsets: tuple[int, int]
+
+
+_decode_entry = msgspec.json.Decoder(_Entry).decode
 
 
 def read_header(fact: FileFact, where: str, prefix: int = SHARD_PREFIX) -> Steps[Part]:
@@ -74,7 +84,7 @@ def parse_header(text: bytes, fact: FileFact, where: str) -> Part:
         elif len(tensors) == MAX_TENSORS:
             raise HeaderLies(f"more than {MAX_TENSORS} tensors in one header", where=where)
         else:
-            tensors[name] = _tensor(name, _object(name, body, MAX_ENTRY, where), fact, data_start, where)
+            tensors[name] = _tensor(name, _entry(name, body, where), fact, data_start, where)
     refs = tuple(tensors.values())
     return Part(fact.name, refs, metadata or {}, _unclaimed(refs, data_start, fact, where))
 
@@ -102,12 +112,13 @@ def _members(text: bytes, where: str) -> Iterator[tuple[str, bytes]]:
 
 def _key(quoted: bytes, where: str) -> str:
     try:
-        name = json.loads(quoted.decode()) if b"\\" in quoted else quoted[1:-1].decode()
+        name = quoted[1:-1].decode()
+        if "\\" in name:
+            name = json.loads(quoted)
+            name.encode()  # an escape can spell half a character
     except ValueError as error:
         raise HeaderLies(f"a key of the header is not UTF-8 JSON: {error}", where=where) from error
-    if not is_text(name):
-        raise HeaderLies(f"the key {shown(name)} is not Unicode text", where=where)
-    return str(name)
+    return name
 
 
 def _object(name: str, body: bytes, limit: int, where: str) -> dict[str, Any]:
@@ -131,21 +142,33 @@ def _metadata(body: bytes, where: str) -> dict[str, str]:
     return metadata
 
 
-def _tensor(name: str, entry: dict[str, Any], fact: FileFact, data_start: int, where: str) -> TensorRef:
-    if entry.keys() != _FIELDS:
+def _entry(name: str, body: bytes, where: str) -> _Entry:
+    if len(body) > MAX_ENTRY:
+        raise HeaderLies(f"the entry of {shown(name)} has {len(body)} bytes; at most {MAX_ENTRY} are read", where=where)
+    # Three keys and one text make eight quotes; with any other number a field may be there twice.
+    if body.count(b'"') != 8:
+        _object(name, body, MAX_ENTRY, where)
+    try:
+        return _decode_entry(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise HeaderLies(
-            f"tensor {shown(name)}: expected the fields dtype, shape, data_offsets, found {shown(sorted(entry))}",
-            where=where,
-        )
-    dtype, offsets = entry["dtype"], entry["data_offsets"]
-    shape = checked_shape(entry["shape"], name, where)
-    if not isinstance(dtype, str):
-        raise HeaderLies(f"tensor {shown(name)}: expected a dtype name, found {shown(dtype)}", where=where)
+            f"tensor {shown(name)}: expected dtype, shape and data_offsets: {shown(str(error))[1:-1]}", where=where
+        ) from error
+
+
+def _tensor(name: str, entry: _Entry, fact: FileFact, data_start: int, where: str) -> TensorRef:
+    dtype, (start, stop) = entry.dtype, entry.data_offsets
+    shape = checked_shape(entry.shape, name, where)
     if dtype not in BITS:
         raise UnsupportedFormat(
             f"tensor {shown(name)}: unknown dtype {shown(dtype)}; known are {', '.join(BITS)}", where=where
         )
-    start, stop = _offsets(name, offsets, fact.size - data_start, where)
+    if not 0 <= start <= stop <= fact.size - data_start:
+        raise HeaderLies(
+            f"tensor {shown(name)}: expected offsets inside the {fact.size - data_start} bytes of data, "
+            f"found {shown(entry.data_offsets)}",
+            where=where,
+        )
     ref = TensorRef(name, dtype, shape, fact.name, data_start + start, data_start + stop)
     needed = ref.parameters * BITS[dtype]
     if needed != 8 * (stop - start):
@@ -155,18 +178,6 @@ def _tensor(name: str, entry: dict[str, Any], fact: FileFact, data_start: int, w
             where=where,
         )
     return ref
-
-
-def _offsets(name: str, offsets: Any, data_size: int, where: str) -> tuple[int, int]:
-    if not isinstance(offsets, list) or len(offsets) != 2 or not all(type(offset) is int for offset in offsets):
-        raise HeaderLies(f"tensor {shown(name)}: expected two whole offsets, found {shown(offsets)}", where=where)
-    start, stop = offsets
-    if not 0 <= start <= stop <= data_size:
-        raise HeaderLies(
-            f"tensor {shown(name)}: expected offsets inside the {data_size} bytes of data, found {shown(offsets)}",
-            where=where,
-        )
-    return start, stop
 
 
 def _unclaimed(refs: Sequence[TensorRef], data_start: int, fact: FileFact, where: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Literal, NoReturn
 
 import msgspec
 
-from modelkin.errors import NothingComparable, NotFound, UnsupportedFormat
+from modelkin.errors import NotFound, NothingComparable, UnsupportedFormat
 from modelkin.formats.parts import shown
 from modelkin.records import Extent, FileFact
 from modelkin.sources.protocol import Source, read_file
@@ -20,7 +20,7 @@ _TORCH_SUFFIXES = (".bin", ".pt", ".pth")
 _NOT_WEIGHTS = ("training_args", "optimizer", "scheduler", "scaler", "rng_state", "trainer_state", "openvino_")
 _UNREAD = {
     ".gguf": "GGUF", ".ggml": "GGML", ".onnx": "ONNX", ".onnx_data": "ONNX", ".h5": "TensorFlow", ".keras": "Keras",
-    ".pb": "TensorFlow", ".tflite": "TensorFlow Lite", ".msgpack": "Flax", ".nemo": "NeMo", ".ckpt": "pickled checkpoint",
+    ".pb": "TensorFlow", ".tflite": "TensorFlow Lite", ".msgpack": "Flax", ".nemo": "NeMo", ".ckpt": "pickle",
     ".pkl": "pickle", ".pickle": "pickle", ".joblib": "pickle", ".npz": "NumPy", ".npy": "NumPy", ".ot": "Rust tch",
     ".mlmodel": "Core ML", ".mlpackage": "Core ML", ".engine": "TensorRT", ".tar": "archive", ".zip": "archive",
     ".params": "MXNet", ".pdparams": "Paddle", ".distcp": "PyTorch distributed", ".exl2": "EXL2",

@@ -10,7 +10,7 @@ import msgspec
 from modelkin.errors import HeaderLies, UnsafePickle, UnsupportedFormat
 from modelkin.formats.dtypes import BITS
 from modelkin.formats.parts import MAX_AXIS, MAX_TENSORS, Part, Steps, checked_shape, is_text, shown
-from modelkin.formats.pickle_machine import MAX_PICKLE, Storage, StoredTensor, run_pickle
+from modelkin.formats.pickle_machine import MAX_PICKLE, StoredTensor, run_pickle
 from modelkin.formats.safetensors import LFS_POINTER
 from modelkin.formats.zip_directory import HINT, Directory, Entry, Pieces, locate, read_directory
 from modelkin.records import FileFact, TensorRef

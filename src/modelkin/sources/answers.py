@@ -40,6 +40,7 @@ class Answer(msgspec.Struct, frozen=True):
     status: int
     headers: Mapping[str, str]  # names in lower case
     body: bytes
+    received: int  # bytes of body on the wire, before any decompression
     response: Any  # the client's own object, for huggingface_hub's error mapping
 
 
@@ -66,7 +67,7 @@ async def read_answer(ask: Ask, response: Any) -> Answer:
     else:
         # Errors and redirects: a small body is read so that the connection can be used again.
         body = bytes(await response.aread()) if _announced(headers) <= SMALL_BODY else b""
-    return Answer(status, headers, body, response)
+    return Answer(status, headers, body, response.num_bytes_downloaded, response)
 
 
 def _check_range(ask: Ask, span: tuple[int, int], headers: Mapping[str, str]) -> None:

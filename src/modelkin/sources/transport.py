@@ -174,7 +174,7 @@ def _heed_refusal(gate: Gate, answer: Answer) -> None:
 
 def _ledger_line(ask: Ask, answer: Answer | None, seconds: float) -> Exchange:
     start, stop = ask.span or (0, 0)
-    status, size = (answer.status, len(answer.body)) if answer else (0, 0)
+    status, size = (answer.status, answer.received) if answer else (0, 0)
     return Exchange(ask.kind, ask.file, start, stop, status, size, seconds * 1e3, "network")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Literal
 
 import msgspec
@@ -99,33 +100,28 @@ class _Contents(msgspec.Struct):
 def _contents(parts: Parts, added: Mapping[str, int], tokens: Mapping[int, str], special: frozenset[int]) -> _Contents:
     """Ids by content, in the order of preference that Vocabulary promises."""
     byte_ids = {} if parts.spelling.byte_level else _byte_pieces(parts.base, tokens, special)
-    later = special.union(added.values(), parts.repeats, byte_ids.values())
-    own = [id for id in sorted(tokens) if id not in later]
-    own_contents = list(parts.spelling.contents(map(tokens.__getitem__, own)))
-    ids = dict(zip(own_contents, own, strict=True))
-    collided = {}
-    if len(ids) != len(own):  # rare; the lowest id stays
-        ids = dict(zip(own_contents[::-1], own[::-1], strict=True))
-        collided = {id: content for content, id in zip(own_contents, own, strict=True) if ids[content] != id}
-    for id, content in sorted(_added_contents(parts, added, tokens).items()):
-        if id not in special and id not in byte_ids.values() and ids.setdefault(content, id) != id:
-            collided[id] = content
-    for byte, id in byte_ids.items():
-        if ids.setdefault(bytes([byte]), id) != id:
-            collided[id] = bytes([byte])
+    apart = special.union(byte_ids.values())
+    later = {id: content for id, content in _later_contents(parts, added, tokens) if id not in apart}
+    own = [id for id in sorted(tokens) if id not in apart and id not in later]
+    in_order = chain(
+        zip(own, parts.spelling.contents(map(tokens.__getitem__, own)), strict=True),
+        sorted(later.items()),
+        ((id, bytes([byte])) for byte, id in byte_ids.items()),
+    )
+    ids: dict[bytes, int] = {}
+    collided = {id: content for id, content in in_order if ids.setdefault(content, id) != id}
     if parts.spelling.byte_level:
         byte_ids = {content[0]: id for content, id in ids.items() if len(content) == 1}
     return _Contents(ids, byte_ids, collided)
 
 
-def _added_contents(parts: Parts, added: Mapping[str, int], tokens: Mapping[int, str]) -> dict[int, bytes]:
-    """Of added tokens and of spellings listed twice. An added token is plain text but for the space mark."""
-    contents = dict(zip(parts.repeats, parts.spelling.contents(parts.repeats.values()), strict=True))
+def _later_contents(parts: Parts, added: Mapping[str, int], tokens: Mapping[int, str]) -> Iterator[tuple[int, bytes]]:
+    """Of spellings listed twice and of added tokens, which are plain text but for the space mark."""
+    yield from zip(parts.repeats, parts.spelling.contents(parts.repeats.values()), strict=True)
     literal = Spelling(space=parts.spelling.space)
-    names = [tokens[id] for id in added.values()]
-    return contents | dict(zip(added.values(), literal.contents(names), strict=True))
+    yield from zip(added.values(), literal.contents(tokens[id] for id in added.values()), strict=True)
 
 
 def _byte_pieces(base: Mapping[str, int], tokens: Mapping[int, str], special: frozenset[int]) -> dict[int, int]:
-    pieces = {byte: base[name] for name, byte in BYTE_PIECES.items() if name in base}
-    return {byte: id for byte, id in pieces.items() if tokens[id] in BYTE_PIECES and id not in special}
+    pieces = {byte: base[name] for name, byte in BYTE_PIECES.items() if name in base and tokens[base[name]] == name}
+    return {byte: id for byte, id in pieces.items() if id not in special}

@@ -1,0 +1,88 @@
+"""What kind of model it is: the family's traits, the config's numbers, and what the tensors show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from modelkin.architectures.anatomy import Facts, Layers
+from modelkin.architectures.config import Dimensions
+from modelkin.architectures.placing import Placing
+from modelkin.records import Role, Slot
+
+STREAM_GAINS = (Role.INPUT_NORM, Role.POST_NORM, Role.ATTN_OUT_NORM, Role.MLP_OUT_NORM, Role.FINAL_NORM)
+NORM_BIASES = (
+    Role.INPUT_NORM_BIAS,
+    Role.POST_NORM_BIAS,
+    Role.ATTN_OUT_NORM_BIAS,
+    Role.MLP_OUT_NORM_BIAS,
+    Role.FINAL_NORM_BIAS,
+)
+
+
+def gather_facts(placing: Placing, config: Mapping[str, Any], dims: Dimensions, tied: bool) -> Facts:
+    traits, model_type = placing.family.facts, config.get("model_type")
+    shown = _Shown(placing)
+    biased = shown.any(NORM_BIASES) if shown.any(STREAM_GAINS) else traits.norm_bias
+    guessed_norm = "layer" if biased else traits.norm
+    return Facts(
+        family=placing.family.name,
+        model_type=model_type[:80] if isinstance(model_type, str) else "",
+        layers=_counts({stack: len(found) for stack, found in placing.layers.items()}),
+        configured_layers=_counts(dims.layers),
+        hidden=measured_hidden(placing) or dims.hidden,
+        heads=dims.heads,
+        kv_heads=dims.kv_heads,
+        head_dim=dims.head_dim,
+        intermediate=dims.intermediate or shown.rows(Role.UP, expert=False),
+        expert_intermediate=dims.expert_intermediate or shown.rows(Role.UP, expert=True),
+        experts=dims.experts or shown.experts,
+        vocabulary=dims.vocabulary,
+        norm=guessed_norm if placing.family.suffixes else traits.norm,
+        gain_offset=traits.gain_offset,
+        norm_bias=biased,
+        norm_placement=traits.norm_placement,
+        stream_norm=traits.stream_norm,
+        positions=traits.positions,
+        activation=dims.activation.removeprefix("gated-") if dims.activation else traits.activation,
+        gated=shown.any((Role.GATE, Role.SHARED_GATE)) or (traits.gated and not shown.any((Role.UP,))),
+        tied=tied,
+        exchangeable_hidden=traits.exchangeable_hidden,
+        why=placing.family.why,
+    )
+
+
+def measured_hidden(placing: Placing) -> int | None:
+    """The width of the residual stream: what its gains have, or what attention writes."""
+    roles = {slot.role: slot for slot in reversed(placing.slots)}
+    for role in STREAM_GAINS:
+        if role in roles:
+            return placing.slots[roles[role]].shape[0]
+    if Role.O in roles:
+        return placing.slots[roles[Role.O]].shape[0]
+    if Role.EMBEDDING in roles and Role.EMBEDDING_PROJECTION not in roles:
+        return placing.slots[roles[Role.EMBEDDING]].shape[1]
+    return None
+
+
+def _counts(layers: Mapping[str, int]) -> Layers:
+    if not layers:
+        return None
+    return layers[""] if set(layers) == {""} else dict(layers)
+
+
+class _Shown:
+    def __init__(self, placing: Placing) -> None:
+        self._placing = placing
+        self._first: dict[tuple[Role, bool], Slot] = {}
+        for slot in placing.slots:
+            self._first.setdefault((slot.role, slot.expert is not None), slot)
+        counted = {slot.expert for slot in placing.slots if slot.expert is not None}
+        self.experts = len(counted) or None
+
+    def any(self, roles: tuple[Role, ...]) -> bool:
+        return any((role, expert) in self._first for role in roles for expert in (False, True))
+
+    def rows(self, role: Role, *, expert: bool) -> int | None:
+        slot = self._first.get((role, expert))
+        return None if slot is None else self._placing.slots[slot].shape[0]
