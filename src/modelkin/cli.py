@@ -92,7 +92,7 @@ def _show_inspection(record: Any, json_to: str | None, out: Path | None, all_lay
     if json_to:
         write(json_to, to_json(record))
     if json_to != "-":
-        show(page)
+        show(page, render(page))
     if out:
         for path in write_inspection(record, render(page), out):
             click.echo(f"wrote {path}", err=True)

@@ -12,13 +12,13 @@ from rich.console import Console, RenderableType
 from modelkin.errors import UsageError
 from modelkin.sources.protocol import Progress, no_progress
 
-PAGE_WIDTH = 110
 
-
-def show(page: RenderableType) -> None:
-    """A page on standard output; wide enough for its tables where there is no terminal to ask."""
-    console = Console(width=None if sys.stdout.isatty() else PAGE_WIDTH)
-    console.print(page)
+def show(page: RenderableType, plain: str) -> None:
+    """A page on standard output: in colour on a terminal, else its plain form."""
+    if sys.stdout.isatty():
+        Console().print(page)
+    else:
+        sys.stdout.write(plain)
 
 
 def write(target: str, body: str) -> None:

@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 from modelkin import __version__
 from modelkin.architectures import Anatomy, identify
 from modelkin.checkpoint import Checkpoint, open_checkpoint
+from modelkin.errors import UnreadableError
 from modelkin.records import (
     AnatomyRow,
     GainStatistics,
     Identity,
     Inspection,
     InspectionCost,
+    Json,
     LayerCheck,
     SetApart,
     Slot,
@@ -27,6 +29,8 @@ from modelkin.sources import ReadOptions, open_source
 from modelkin.sources.local import LocalSource
 from modelkin.sources.protocol import Progress, Source, no_progress
 from modelkin.vocabulary import facts as vocabulary_facts
+
+SMALL_FILE = 4 << 20  # local files up to here are hashed without being asked
 
 
 def open_model(model: str, options: ReadOptions = ReadOptions(), progress: Progress = no_progress) -> Checkpoint:
@@ -42,12 +46,12 @@ def inspect(
     hashed: bool = False,
     progress: Progress = no_progress,
 ) -> Inspection:
-    """Open `model` (see `open_source`), identify it, and describe it. `hashed`: sha256 of local files as well."""
+    """Open `model` (see `open_source`), identify it, and describe it. `hashed`: sha256 of large local files as well."""
     began = time.perf_counter()
     source = open_source(model, options, progress)
     try:
-        if hashed and isinstance(source, LocalSource):
-            source.hash_files(progress)
+        if isinstance(source, LocalSource):
+            source.hash_files(None if hashed else SMALL_FILE, progress)
         return describe(source, began, vocabulary=vocabulary, progress=progress)
     finally:
         source.close()
@@ -56,7 +60,7 @@ def inspect(
 def describe(source: Source, began: float, *, vocabulary: bool = True, progress: Progress = no_progress) -> Inspection:
     checkpoint = open_checkpoint(source, progress)
     anatomy = identify(checkpoint)
-    words = checkpoint.vocabulary if vocabulary else None
+    words, unread = _vocabulary(checkpoint) if vocabulary else (None, "left unread as asked")
     return Inspection(
         modelkin=__version__,
         model=identity(checkpoint, anatomy),
@@ -68,10 +72,22 @@ def describe(source: Source, began: float, *, vocabulary: bool = True, progress:
         unmapped=anatomy.unmapped,
         apart=tuple(SetApart(name, reason) for name, reason in anatomy.apart.items()),
         gains=gain_statistics(anatomy),
-        vocabulary=None if words is None else msgspec.to_builtins(vocabulary_facts(words)),
+        vocabulary=words,
+        vocabulary_missing=unread,
         notes=(*checkpoint.layout.notes, *anatomy.notes, *source.notes),
         cost=cost(source, time.perf_counter() - began),
     )
+
+
+def _vocabulary(checkpoint: Checkpoint) -> tuple[Json | None, str | None]:
+    """Facts, or why there are none. A tokenizer that cannot be read leaves the tensors beside it none the worse."""
+    try:
+        words = checkpoint.vocabulary
+    except UnreadableError as error:
+        return None, f"cannot be read: {error}"
+    if words is None:
+        return None, "no tokenizer file was found"
+    return msgspec.to_builtins(vocabulary_facts(words)), None
 
 
 def identity(checkpoint: Checkpoint, anatomy: Anatomy) -> Identity:

@@ -263,5 +263,6 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     apart: tuple[SetApart, ...]
     gains: tuple[GainStatistics, ...]
     vocabulary: Json | None
+    vocabulary_missing: str | None  # why `vocabulary` is None
     notes: tuple[str, ...]
     cost: InspectionCost

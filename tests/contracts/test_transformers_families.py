@@ -30,7 +30,7 @@ transformers.utils.logging.disable_progress_bar()
 transformers.utils.logging.set_verbosity_error()
 
 BY_ID = {family.id: family for family in FAMILIES}
-EXPERTS = [f.id for f in FAMILIES if "num_experts_per_tok" in f.config]
+EXPERTS = [f.id for f in FAMILIES if "num_experts_per_tok" in f.config and f.id != "qwen3_moe-square"]
 WEIGHTS = "model.safetensors"
 
 
@@ -317,7 +317,7 @@ def test_facts_agree_with_the_live_model(family, anatomy):
     assert facts.tied == (head.weight.data_ptr() == model.get_input_embeddings().weight.data_ptr())
     experts = [module.num_experts for name, module in model.named_modules() if name.endswith(".experts")]
     assert facts.experts == (experts[0] if experts else None)
-    assert facts.gated == any(slot.role in (Role.GATE, Role.SHARED_GATE) for slot in anatomy.slots)
+    assert facts.gated == any(re.search(r"gate(_up)?_proj|wi_0", name) for name, _ in model.named_parameters())
 
 
 def test_norm_facts_agree_with_the_live_model(family, anatomy):
@@ -352,15 +352,60 @@ def test_positions_are_named(family, anatomy):
     assert anatomy.facts.positions in expected
 
 
+def assert_rows_agree(anatomy):
+    wholes = anatomy.read_many([(slot, None) for slot in anatomy.slots])
+    for pick in (slice(1, None, 2), [-1, 0, 0], slice(0, 0)):
+        chosen = [np.arange(len(whole))[pick] for whole in wholes]
+        parts = anatomy.read_many(list(zip(anatomy.slots, chosen, strict=True)))
+        for slot, whole, index, part in zip(anatomy.slots, wholes, chosen, parts, strict=True):
+            np.testing.assert_array_equal(part, whole[index], err_msg=f"{slot} {pick}")
+    assert [anatomy.shape(slot) for slot in anatomy.slots] == [whole.shape for whole in wholes]
+
+
+def test_rows_of_a_slot_are_rows_of_the_whole(anatomy):
+    assert_rows_agree(anatomy)
+
+
+def with_live_names(name):
+    """The files with the tensors as they are held in memory: experts stacked, other prefixes; tied ones once."""
+    model, _ = alive(name)
+    state = model.state_dict()
+    if saved_anatomy(name).facts.tied:
+        del state["lm_head.weight"]
+    return with_tensors(saved(model), state)
+
+
 @pytest.mark.parametrize("name", EXPERTS)
 def test_stacked_experts_are_taken_apart(name):
-    family, (model, _) = BY_ID[name], alive(name)
-    stacked = with_tensors(saved(model), model.state_dict())
-    anatomy = anatomy_of(stacked)
-    assert any(ref.shape[0] == 3 and len(ref.shape) == 3 for ref in anatomy.checkpoint.tensors.values())
+    anatomy = anatomy_of(with_live_names(name))
+    assert any(len(ref.shape) == 3 for ref in anatomy.checkpoint.tensors.values())
     assert anatomy.unmapped == ()
     assert set(anatomy.slots) == set(saved_anatomy(name).slots)
-    test_mlp_computes_with_the_slots(family, anatomy)
+    test_mlp_computes_with_the_slots(BY_ID[name], anatomy)
+    assert_rows_agree(anatomy)
+
+
+@pytest.mark.parametrize("name", ["qwen3_moe", "qwen3_vl_moe"])
+def test_experts_stacked_the_other_way_round_are_turned(name):
+    """Qwen3-VL publishes (expert, in, out); transformers takes both and tells them apart by shape."""
+    files = with_live_names(name)
+    turned = {n: t.transpose(1, 2) if ".experts." in n else t for n, t in tensors_of(files).items()}
+    anatomy = anatomy_of(with_tensors(files, turned))
+    assert set(anatomy.slots) == set(saved_anatomy(name).slots)
+    assert_same_slots(anatomy, saved_anatomy(name))
+    assert_rows_agree(anatomy)
+
+
+def test_experts_of_unclear_orientation_are_never_read_wrongly():
+    """Gate and up of an expert are together as tall as the model is wide: right, or left over with a note."""
+    name = "qwen3_moe-square"
+    anatomy, expected = anatomy_of(with_live_names(name)), saved_anatomy(name)
+    missing = set(expected.slots) - set(anatomy.slots)
+    assert set(anatomy.slots) <= set(expected.slots)
+    for slot in anatomy.slots:
+        np.testing.assert_array_equal(anatomy.read(slot), expected.read(slot), err_msg=str(slot))
+    assert {slot.role for slot in missing} <= {Role.GATE, Role.UP}
+    assert bool(missing) == bool(anatomy.unmapped) == bool(anatomy.notes)
 
 
 def assert_same_slots(anatomy, expected):
@@ -386,12 +431,8 @@ def test_shards_read_like_one_file(name):
 
 @pytest.mark.parametrize("name", ["gpt_neox", "gemma3", "llava", "qwen2_vl"])
 def test_names_held_in_memory_read_like_the_names_saved(name):
-    """Files written by other versions of transformers carry these names."""
-    model, _ = alive(name)
-    state = model.state_dict()
-    if saved_anatomy(name).facts.tied:
-        del state["lm_head.weight"]
-    assert_same_slots(anatomy_of(with_tensors(saved(model), state)), saved_anatomy(name))
+    """`torch.save(model.state_dict())` and files of other versions of transformers carry these names."""
+    assert_same_slots(anatomy_of(with_live_names(name)), saved_anatomy(name))
 
 
 HEADLESS = [f.id for f in FAMILIES if f.model != "T5ForConditionalGeneration"]
@@ -451,6 +492,7 @@ LEFTOVERS = {
     "bert": ["bert.embeddings.position_ids"],
     "roberta": ["roberta.embeddings.position_ids"],
     "bart": ["model.encoder.version", "model.decoder.version"],
+    "t5": ["decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"],
 }
 
 
@@ -459,6 +501,7 @@ def test_buffers_of_old_files_are_set_apart(name):
     """Masks, frequencies and position numbers that older versions stored beside the weights."""
     files = saved(alive(name)[0])
     shapes = {"attn.bias": (1, 1, 40, 40), "attention.bias": (1, 1, 40, 40), "inv_freq": (4,), "position_ids": (1, 40)}
+    shapes |= {"relative_attention_bias.weight": (32, 6)}
     added = {}
     for pattern in LEFTOVERS[name]:
         shape = next((shape for end, shape in shapes.items() if pattern.endswith(end)), ())

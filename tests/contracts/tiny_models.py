@@ -438,9 +438,12 @@ FAMILIES = (
         SEQ2SEQ | {"max_position_embeddings": 40},
         "model.",
         (BART_ENCODER, BART_DECODER),
-        outer=SHARED_EMBEDDING
-        | {Role.POSITION: ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")},
+        outer={
+            Role.EMBEDDING: ("model.shared.weight",),
+            Role.POSITION: ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"),
+        },
         final=both(Role.EMBEDDING_NORM, "model.{}.layernorm_embedding"),
+        apart=("final_logits_bias",),  # a buffer of zeros that no training touches; Marian's is trained
     ),
     paired(
         "t5",
@@ -515,6 +518,25 @@ FAMILIES = (
         **NESTED,
         apart=("visual.", "model.visual."),
         kv_heads=2,
+    ),
+    # Saved with its experts stacked, and published with them stacked the other way round.
+    Family(
+        "qwen3_vl_moe",
+        "Qwen3VLMoeForConditionalGeneration",
+        {
+            "text_config": WIDE
+            | ROUTED
+            | {"num_experts": 3, "rope_parameters": {"rope_type": "default", "mrope_section": [1, 2, 2]}},
+            "vision_config": {"depth": 1, "hidden_size": 32, "intermediate_size": 40, "num_heads": 2}
+            | {"out_hidden_size": 48, "deepstack_visual_indexes": [0], "num_position_embeddings": 16},
+            "image_token_id": 96,
+            "video_token_id": 95,
+            "vision_start_token_id": 94,
+        },
+        **NESTED,
+        apart=("model.visual.", "visual."),
+        kv_heads=2,
+        head_dim=10,
     ),
 )
 

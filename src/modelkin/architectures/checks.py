@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from modelkin.architectures.config import Dimensions
 from modelkin.architectures.facts import measured_hidden
-from modelkin.architectures.placing import Placing
+from modelkin.architectures.placing import OUTSIDE, Placing
 from modelkin.records import Role, Slot
 
 LISTED = 8
@@ -43,7 +43,7 @@ def _layer_counts(placing: Placing, dims: Dimensions) -> Iterator[str]:
 def _parts_of_layers(slots: Iterable[Slot]) -> dict[Place, set[Part]]:
     parts: dict[Place, set[Part]] = defaultdict(set)
     for slot in slots:
-        if slot.layer is not None:
+        if slot.layer is not None and slot.role not in OUTSIDE:
             parts[slot.stack, slot.layer].add((slot.role, slot.expert is not None))
     return parts
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from modelkin.architectures.family import Family, Paths, When
@@ -21,7 +22,6 @@ USUAL: dict[str, tuple[str, ...]] = {
     "experts": ("num_experts", "n_routed_experts", "num_local_experts"),
     "vocabulary": ("vocab_size",),
     "activation": ("hidden_act", "hidden_activation", "activation_function", "activation", "feed_forward_proj"),
-    "extra_layers": ("num_nextn_predict_layers",),
 }
 
 
@@ -36,8 +36,7 @@ class Dimensions(NamedTuple):
     expert_intermediate: int | None = None
     experts: int | None = None
     vocabulary: int | None = None
-    layers: dict[str, int] = {}  # by stack; "" where there is one
-    extra_layers: int = 0
+    layers: Mapping[str, int] = MappingProxyType({})  # by stack; "" where there is one
     activation: str | None = None
     tied: bool | None = None
 
@@ -82,7 +81,7 @@ def read_dimensions(config: Mapping[str, Any], family: Family) -> tuple[Dimensio
     numbers = {field: sheet.number(field, getattr(family.keys, field)) for field in _NUMBERS}
     heads, hidden = numbers["heads"], numbers["hidden"]
     numbers["kv_heads"] = numbers["kv_heads"] or heads
-    if numbers["head_dim"] is None and heads and hidden:
+    if numbers["head_dim"] is None and family.keys.head_dim is None and heads and hidden:
         if hidden % heads:
             sheet.notes.append(f"the config says {heads} heads, which do not divide its hidden size {hidden}")
         else:
@@ -90,7 +89,6 @@ def read_dimensions(config: Mapping[str, Any], family: Family) -> tuple[Dimensio
     dimensions = Dimensions(
         **numbers,
         layers=sheet.layers(),
-        extra_layers=sheet.number("extra_layers", family.keys.extra_layers) or 0,
         activation=sheet.text("activation", family.keys.activation),
         tied=sheet.flag("tie_word_embeddings"),
     )
@@ -107,7 +105,7 @@ class _Sheet:
         self.notes: list[str] = []
 
     def number(self, field: str, paths: Paths) -> int | None:
-        """A count from 1 to LARGEST; a zero reads as absent (no experts, no extra layers)."""
+        """A count from 1 to LARGEST; a zero reads as absent (no experts)."""
         if isinstance(paths, int):
             return paths
         path, value = self._first(USUAL[field] if paths is None else (paths,) if isinstance(paths, str) else paths)

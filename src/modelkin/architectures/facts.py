@@ -33,7 +33,7 @@ def gather_facts(placing: Placing, config: Mapping[str, Any], dims: Dimensions, 
         hidden=measured_hidden(placing) or dims.hidden,
         heads=dims.heads,
         kv_heads=dims.kv_heads,
-        head_dim=dims.head_dim,
+        head_dim=dims.head_dim or shown.head_dim(dims.heads),
         intermediate=dims.intermediate or shown.rows(Role.UP, expert=False),
         expert_intermediate=dims.expert_intermediate or shown.rows(Role.UP, expert=True),
         experts=dims.experts or shown.experts,
@@ -68,7 +68,7 @@ def measured_hidden(placing: Placing) -> int | None:
 def _counts(layers: Mapping[str, int]) -> Layers:
     if not layers:
         return None
-    return layers[""] if set(layers) == {""} else dict(layers)
+    return layers[""] if set(layers) == {""} else dict(sorted(layers.items(), key=lambda item: item[0] != "encoder"))
 
 
 class _Shown:
@@ -86,3 +86,8 @@ class _Shown:
     def rows(self, role: Role, *, expert: bool) -> int | None:
         slot = self._first.get((role, expert))
         return None if slot is None else self._placing.slots[slot].shape[0]
+
+    def head_dim(self, heads: int | None) -> int | None:
+        """Rows of the query projection a head; for latent attention, which no single config key gives."""
+        rows = self.rows(Role.Q_B, expert=False) or self.rows(Role.Q, expert=False)
+        return rows // heads if rows and heads and rows % heads == 0 else None

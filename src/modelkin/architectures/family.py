@@ -69,7 +69,6 @@ class Keys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     experts: Paths = None
     vocabulary: Paths = None
     activation: Paths = None
-    extra_layers: Paths = None
 
 
 class When(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -104,7 +103,7 @@ class Family(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tensors: dict[str, Role | Spec] = {}
     apart: dict[str, str] = {}
     when: tuple[When, ...] = ()
-    extra_layer: str | None = None  # a tensor that only extra prediction layers have
+    extra_layer: str | None = None  # a module that only extra prediction layers have
     marks: tuple[str, ...] = ()  # tensors without which a guess by names alone is not this family
     by_name: bool = True  # False: names alone cannot tell it from a commoner family
     suffixes: bool = False  # keys match the end of a name

@@ -18,7 +18,7 @@ from modelkin.architectures.family import (
     load_family,
 )
 from modelkin.architectures.placing import Names, Placing
-from modelkin.architectures.templates import Placed, Table, common
+from modelkin.architectures.templates import Placed, Table
 from modelkin.architectures.tying import settle_head
 from modelkin.records import Role, Slot, TensorRef
 
@@ -109,9 +109,7 @@ def fitted(family: Family, config: Mapping[str, Any], names: Names) -> tuple[Fam
     return family, Table(family, names.patterns)
 
 
-def with_measured_hidden(
-    dims: Dimensions, tensors: Mapping[str, TensorRef], names: Names, table: Table
-) -> Dimensions:
+def with_measured_hidden(dims: Dimensions, tensors: Mapping[str, TensorRef], names: Names, table: Table) -> Dimensions:
     """The hidden size off the embedding's shape where no config tells it; stacked experts need it."""
     if dims.hidden is not None:
         return dims

@@ -22,7 +22,7 @@ class Names:
     def __init__(self, names: Iterable[str]) -> None:
         self.dissected = {name: dissect(name) for name in names}
         self.patterns = Counter(pattern for pattern, _ in self.dissected.values())
-        self.samples = {pattern: numbers for pattern, numbers in self.dissected.values()}
+        self.samples = dict(self.dissected.values())
 
 
 class Placing:
@@ -43,7 +43,8 @@ class Placing:
         self._ambiguous: set[Slot] = set()
 
     def run(self, names: Names, packed: Mapping[str, str]) -> None:
-        extra = self._extra_layers(names)
+        marks = self._table.extra_marks
+        extra = {numbers[0] for pattern, numbers in names.dissected.values() if pattern in marks}
         for name, (pattern, numbers) in names.dissected.items():
             if pattern in self._table.layered and numbers[0] in extra:
                 self.apart[name] = EXTRA
@@ -58,14 +59,6 @@ class Placing:
         for name, placed in self._copies:
             self._put_copy(name, placed)
         self._report_refused()
-
-    def _extra_layers(self, names: Names) -> set[int]:
-        marked = {numbers[0] for pattern, numbers in names.dissected.values() if pattern in self._table.extra_marks}
-        first, count = self.dims.layers.get(""), self.dims.extra_layers
-        if first is None or not count:
-            return marked
-        stored = {numbers[0] for pattern, numbers in names.dissected.values() if pattern in self._table.layered}
-        return marked | {number for number in stored if first <= number < first + count}
 
     def _put(self, name: str, placed: Placed, scheme: str | None) -> None:
         ref = self.tensors[name]

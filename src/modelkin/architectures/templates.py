@@ -98,16 +98,15 @@ class Table:
     def extra_marks(self) -> frozenset[str]:
         """Patterns that only extra prediction layers have."""
         mark = self._family.extra_layer
-        wanted = "" if mark is None else self._compiled(mark)[0]
-        return frozenset(p for p, keys in self._patterns.items() if any(key == wanted for key, _ in keys))
+        return frozenset() if mark is None else self._starting(self._compiled(mark)[0] + ".")
 
     @cached_property
     def layered(self) -> frozenset[str]:
         """Patterns inside a numbered layer of the kind that may be an extra one."""
         mark = self._family.extra_layer
-        if mark is None:
-            return frozenset()
-        start = mark.partition("{layer}")[0] + "{}."
+        return frozenset() if mark is None else self._starting(mark.partition("{layer}")[0] + "{}.")
+
+    def _starting(self, start: str) -> frozenset[str]:
         return frozenset(p for p, keys in self._patterns.items() if any(key.startswith(start) for key, _ in keys))
 
     def stores(self, template: str) -> bool:
@@ -165,7 +164,9 @@ def compile_template(template: str) -> tuple[str, tuple[str | int, ...]]:
         elif part.isdecimal():
             binds.append(int(part))
         elif "{" in part:
-            raise UnreadableError(f"{part!r} is no placeholder; known: {{layer}}, {{expert}}, {{stack}}", where=template)
+            raise UnreadableError(
+                f"{part!r} is no placeholder; known: {{layer}}, {{expert}}, {{stack}}", where=template
+            )
         else:
             continue
         parts[index] = "{}"

@@ -96,22 +96,19 @@ def cut(placed: Placed, ref: TensorRef, dims: Dimensions) -> list[tuple[Role, in
     if not 0 < experts <= MAX_EXPERTS or len(ref.shape) != (2 if vector else 3):
         raise CannotCut(f"shape {list(ref.shape)} is no stack of experts")
     if vector:
-        flat = [_columns(ref.name, piece, (e, e + 1), ()) for e in range(experts) for piece in _cut_axis(placed, ref, dims)]
-        return [(role, index // len(roles), view) for index, (role, view) in enumerate(flat)]
+        pieces = _pieces(placed, ref.shape[-1], None, dims)
+        flat = [(e, _columns(ref.name, piece, (e, e + 1), ())) for e in range(experts) for piece in pieces]
+        return [(role, expert, view) for expert, (role, view) in flat]
     cuts = _matrix(ref, ref.shape[1:], placed, dims)
     return [(role, expert, _moved(view, expert, ref.shape[1])) for expert in range(experts) for role, view in cuts]
 
 
 def _vector(ref: TensorRef, placed: Placed, dims: Dimensions) -> list[tuple[Role, View]]:
     if ref.shape and ref.parameters == ref.shape[-1]:
-        return [_columns(ref.name, piece, (0, 1), ()) for piece in _cut_axis(placed, ref, dims)]
+        return [_columns(ref.name, piece, (0, 1), ()) for piece in _pieces(placed, ref.shape[-1], None, dims)]
     if len(placed.rule.roles) > 1:
         raise CannotCut(f"shape {list(ref.shape)} is no vector")
     return [(placed.rule.roles[0], View(ref.name, (ref.parameters,)))]  # per-head gains, kept flat
-
-
-def _cut_axis(placed: Placed, ref: TensorRef, dims: Dimensions) -> list[_Piece]:
-    return _pieces(placed, ref.shape[-1], None, dims)
 
 
 def _matrix(ref: TensorRef, body: tuple[int, ...], placed: Placed, dims: Dimensions) -> list[tuple[Role, View]]:
@@ -126,9 +123,7 @@ def _matrix(ref: TensorRef, body: tuple[int, ...], placed: Placed, dims: Dimensi
     pieces = _pieces(placed, out, inside, dims)
     if transposed:
         return [_columns(ref.name, piece, (0, inside), (inside,)) for piece in pieces]
-    return [
-        (p.role, View(ref.name, (p.count, inside), "rows", p.offset, p.block, p.stride)) for p in pieces
-    ]
+    return [(p.role, View(ref.name, (p.count, inside), "rows", p.offset, p.block, p.stride)) for p in pieces]
 
 
 def _columns(name: str, p: _Piece, slab: tuple[int, int], rest: tuple[int, ...]) -> tuple[Role, View]:

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from modelkin.records import GainStatistics, Inspection
+from modelkin.records import GainStatistics, Inspection, Role
 
 SHOWN_LAYERS = 8
 SHOWN_FILES = 8
@@ -61,10 +61,17 @@ def _head(inspection: Inspection) -> RenderableType:
         ("hidden", _dimensions(facts)),
         ("norms", _norm_line(facts)),
         ("positions", _position_line(facts)),
-        ("head", "tied to the embedding" if facts.get("tied") else "its own tensor, or none"),
+        ("head", _head_line(inspection)),
     ):
         grid.add_row(Text(label, style="bold"), Text(plain(value)))
     return Padding(grid, (1, 0, 0, 0))
+
+
+def _head_line(inspection: Inspection) -> str:
+    if inspection.facts.get("tied"):
+        return "tied to the embedding"
+    has_one = any(row.role is Role.HEAD for row in inspection.anatomy)
+    return "a tensor of its own" if has_one else "none"
 
 
 def _layer_line(check: Any) -> str:
@@ -179,7 +186,7 @@ def _gain_cells(line: GainStatistics) -> list[str]:
 def _vocabulary(inspection: Inspection) -> RenderableType:
     facts = inspection.vocabulary
     if facts is None:
-        return _lines("Vocabulary", ["not read, or no tokenizer file"])
+        return _lines("Vocabulary", [inspection.vocabulary_missing or "not read"])
     scripts = Counter({str(k): int(v) for k, v in facts.get("scripts", {}).items()})
     lines = [
         f"{facts['kind']}, {facts['entries']:,} entries, {facts['added']:,} added, {len(facts['special']):,} special",

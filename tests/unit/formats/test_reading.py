@@ -27,11 +27,11 @@ def opened(arrays, config=None):
     return source, read_layout(source, config or {})
 
 
-def opened_fp8(weight, scale, config=None, name="w.weight"):
+def opened_fp8(weight, scale, config=None):
     """The library cannot write FP8 from numpy, so the file is put together here."""
     header = {
-        name: {"dtype": "F8_E4M3", "shape": list(weight.shape), "data_offsets": [0, weight.nbytes]},
-        f"{name}_scale_inv": {
+        "w.weight": {"dtype": "F8_E4M3", "shape": list(weight.shape), "data_offsets": [0, weight.nbytes]},
+        "w.weight_scale_inv": {
             "dtype": "F32", "shape": list(scale.shape), "data_offsets": [weight.nbytes, weight.nbytes + scale.nbytes]
         },
     }  # fmt: skip
@@ -88,7 +88,7 @@ def test_rows_of_a_stack_count_through_it():
 
 
 def test_vectors_and_single_numbers_keep_their_shape_or_are_one_row():
-    source, layout = opened({"v": MATRIX[0], "s": np.float32(3).reshape(())})
+    source, layout = opened({"v": MATRIX[0], "s": np.array(3, np.float32)})
     vector, scalar = layout.tensors["v"], layout.tensors["s"]
     whole, row, number, as_row = read_rows(
         source, layout, [(vector, None), (vector, [0]), (scalar, None), (scalar, slice(None))]
@@ -211,16 +211,11 @@ def test_scales_of_another_shape_are_refused(shape):
 
 def test_fp8_alone_is_plain_numbers():
     weight = fp8((4, 4))
-    source, layout = opened_fp8(weight, np.ones((1, 1), np.float32), name="other")
-    alone = MemorySource({"model.safetensors": _alone(weight)})
-    layout = read_layout(alone, {})
-    (read,) = read_rows(alone, layout, [(layout.tensors["x"], None)])
-    np.testing.assert_array_equal(read, weight.astype(np.float32))
-
-
-def _alone(weight):
     text = json.dumps({"x": {"dtype": "F8_E4M3", "shape": [4, 4], "data_offsets": [0, 16]}}).encode()
-    return struct.pack("<Q", len(text)) + text + weight.tobytes()
+    source = MemorySource({"model.safetensors": struct.pack("<Q", len(text)) + text + weight.tobytes()})
+    layout = read_layout(source, {})
+    (read,) = read_rows(source, layout, [(layout.tensors["x"], None)])
+    np.testing.assert_array_equal(read, weight.astype(np.float32))
 
 
 # Strides
