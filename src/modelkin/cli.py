@@ -102,20 +102,20 @@ def _show_inspection(record: Any, json_to: str | None, out: Path | None, all_lay
 @click.option("--list", "listing", is_flag=True, help="Name the bundled models and stop.")
 def demo(listing: bool) -> None:
     """Inspect a bundled model, served over HTTP by a Hub on this machine. Needs no network."""
-    from modelkin.demo import bundled
+    from modelkin.demo import DESCRIPTIONS, bundled
 
     if listing:
-        for name, model in bundled().items():
-            click.echo(f"{name:14} {model.description}\n{'':14} {model.folder}")
+        for name, folder in bundled().items():
+            click.echo(f"{name:14} {DESCRIPTIONS[name]}\n{'':14} {folder}")
         return
-    from modelkin.demo.hub import LoopbackHub
+    from modelkin.demo.hub import LoopbackHub, Repository
     from modelkin.inspection import inspect as inspected
     from modelkin.sources import ReadOptions
 
-    name, model = next(iter(bundled().items()))
-    with LoopbackHub({f"modelkin/{name}": model.repository()}) as hub:
-        click.echo(f"serving {model.description} at {hub.endpoint}; reading it over HTTP", err=True)
-        record = inspected(f"modelkin/{name}", ReadOptions(endpoint=hub.endpoint, cache=False, token=False))
+    name, folder = next(iter(bundled().items()))
+    with LoopbackHub({f"demo/{name}": Repository.from_folder(folder)}) as hub:
+        click.echo(f"demo/{name}: {DESCRIPTIONS[name]}; read over HTTP from {hub.endpoint}", err=True)
+        record = inspected(f"demo/{name}", ReadOptions(endpoint=hub.endpoint, cache=False, token=False))
     _show_inspection(record, None, None, all_layers=True)
 
 

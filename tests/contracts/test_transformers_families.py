@@ -452,6 +452,16 @@ def test_a_model_saved_without_its_head_reads_the_same(name):
         np.testing.assert_array_equal(anatomy.read(slot), expected.read(slot), err_msg=str(slot))
 
 
+@pytest.mark.parametrize("name", ["phi3", "glm", "gpt_neox", "bloom", "falcon-7b", "falcon-40b", "falcon-rw", "mpt"])
+def test_without_a_config_nothing_fused_is_cut_by_guess(name):
+    """Heads cannot be counted from a shape: right, or left over."""
+    anatomy, expected = anatomy_of({WEIGHTS: saved(alive(name)[0])[WEIGHTS]}), saved_anatomy(name)
+    assert set(anatomy.slots) <= set(expected.slots)
+    for slot in anatomy.slots:
+        np.testing.assert_array_equal(anatomy.read(slot), expected.read(slot), err_msg=str(slot))
+    assert anatomy.notes
+
+
 @pytest.mark.parametrize("name", ["llama", "gemma2"])
 def test_half_precision_is_widened_before_an_offset_is_added(name):
     model = build(BY_ID[name]).to(torch.bfloat16)

@@ -38,7 +38,8 @@ class Fault:
             return self.path in request.path
         return self.path.search(request.target) is not None
 
-    def apply(self, request: Request, response: Response) -> Response:
+    def apply(self, response: Response) -> Response:
+        """What goes out in place of the right answer."""
         raise NotImplementedError
 
 
@@ -50,7 +51,7 @@ class Status(Fault):
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b"made to fail"
 
-    def apply(self, request: Request, response: Response) -> Response:
+    def apply(self, response: Response) -> Response:
         kept = {name: value for name, value in response.headers.items() if name.lower().startswith("ratelimit")}
         plain = {"Content-Type": "text/plain; charset=utf-8"}
         return of_bytes(self.code, self.body, kept | plain).with_headers(dict(self.headers))
@@ -68,7 +69,7 @@ class Drop(Fault):
     after_bytes: int = 0
     reset: bool = False
 
-    def apply(self, request: Request, response: Response) -> Response:
+    def apply(self, response: Response) -> Response:
         return replace(response, delivery=replace(response.delivery, cut_after=self.after_bytes, reset=self.reset))
 
 
@@ -78,19 +79,21 @@ class Short(Fault):
 
     by: int = 1
 
-    def apply(self, request: Request, response: Response) -> Response:
+    def apply(self, response: Response) -> Response:
         cut = max(0, response.stop - response.start - self.by)
         return replace(response, delivery=replace(response.delivery, cut_after=cut))
 
 
 @dataclass(frozen=True)
 class Resized(Fault):
-    """A body and a Content-Length that agree with each other but are `by` bytes longer than what was asked (shorter
-    where negative). The transport sees nothing wrong, and Content-Range, where there is one, still claims the right span."""
+    """A body `by` bytes longer than what was asked for (shorter where negative), and a Content-Length that agrees.
+
+    The transport sees nothing wrong, and Content-Range, where there is one, still claims the right span.
+    """
 
     by: int = -1
 
-    def apply(self, request: Request, response: Response) -> Response:
+    def apply(self, response: Response) -> Response:
         body = response.body.read(response.start, response.stop)
         return response.with_body(body[: len(body) + self.by] + bytes(max(0, self.by)))
 
@@ -101,7 +104,7 @@ class WrongRange(Fault):
 
     shift: int = 1
 
-    def apply(self, request: Request, response: Response) -> Response:
+    def apply(self, response: Response) -> Response:
         if response.status != 206:
             return response
         start = min(max(0, response.start + self.shift), response.body.size - 1)
@@ -116,7 +119,7 @@ class WrongTotal(Fault):
 
     by: int = 1
 
-    def apply(self, request: Request, response: Response) -> Response:
+    def apply(self, response: Response) -> Response:
         if response.status != 206:
             return response
         span = f"bytes {response.start}-{response.stop - 1}/{response.body.size + self.by}"
@@ -133,7 +136,7 @@ class IgnoreRange(Fault):
     endless: bool = True
     pause: float = 0.002
 
-    def apply(self, request: Request, response: Response) -> Response:
+    def apply(self, response: Response) -> Response:
         size = response.body.size
         whole = replace(response, status=200, start=0, stop=size, length=None if self.endless else size)
         delivery = replace(response.delivery, endless=self.endless, pause=self.pause)
@@ -146,7 +149,7 @@ class Headers(Fault):
 
     changes: Mapping[str, str | None]
 
-    def apply(self, request: Request, response: Response) -> Response:
+    def apply(self, response: Response) -> Response:
         return response.with_headers(self.changes)
 
 
@@ -156,7 +159,7 @@ class WrongCommit(Fault):
 
     commit: str = "f" * 40
 
-    def apply(self, request: Request, response: Response) -> Response:
+    def apply(self, response: Response) -> Response:
         return response.with_headers({"X-Repo-Commit": self.commit})
 
 
@@ -166,7 +169,7 @@ class Expire(Fault):
 
     port: Port | None = "cdn"
 
-    def apply(self, request: Request, response: Response) -> Response:
+    def apply(self, _response: Response) -> Response:
         return expired()
 
 
@@ -177,7 +180,7 @@ class Stall(Fault):
     seconds: float
     after_bytes: int = 0
 
-    def apply(self, request: Request, response: Response) -> Response:
+    def apply(self, response: Response) -> Response:
         delivery = replace(response.delivery, stall_seconds=self.seconds, stall_after=self.after_bytes)
         return replace(response, delivery=delivery)
 
@@ -188,7 +191,7 @@ class Garbage(Fault):
 
     content: bytes = NOT_HTTP
 
-    def apply(self, request: Request, response: Response) -> Response:
+    def apply(self, response: Response) -> Response:
         return replace(response, delivery=replace(response.delivery, raw=self.content))
 
 
@@ -198,7 +201,7 @@ class BadJson(Fault):
 
     content: bytes = b'{"sha": "0123", "siblings": [{"rfilename": '
 
-    def apply(self, request: Request, response: Response) -> Response:
+    def apply(self, response: Response) -> Response:
         plain = response.with_headers({"Content-Encoding": None, "Content-Type": "application/json; charset=utf-8"})
         return plain.with_body(self.content)
 
@@ -210,15 +213,15 @@ class RedirectLoop(Fault):
     count: int | None = None
     code: int = 302
 
-    def apply(self, request: Request, response: Response) -> Response:
-        return of_bytes(self.code, b"", response.headers).with_headers({"Location": request.target})
+    def apply(self, response: Response) -> Response:
+        return of_bytes(self.code, b"", response.headers).with_headers({"Location": response.target})
 
 
 @dataclass(frozen=True)
 class EncodedBody(Fault):
     """The span that was asked for, gzipped, and Content-Encoding says so."""
 
-    def apply(self, request: Request, response: Response) -> Response:
+    def apply(self, response: Response) -> Response:
         packed = gzip.compress(response.body.read(response.start, response.stop), mtime=0)
         return response.with_body(packed).with_headers({"Content-Encoding": "gzip"})
 

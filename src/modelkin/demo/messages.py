@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from http import HTTPStatus
 from typing import Any, Literal
@@ -81,17 +81,22 @@ class Delivery:
     pause: float = 0.0  # seconds between small pieces, so that a client which leaves is seen to leave
 
 
+EMPTY = BytesBody(b"")
+AT_REST = Delivery()
+
+
 @dataclass(frozen=True)
 class Response:
     """Bytes [start, stop) of `body`. `length` is what Content-Length says; None: chunked."""
 
     status: int
     headers: Mapping[str, str]
-    body: Body = BytesBody(b"")
+    body: Body = EMPTY
     start: int = 0
     stop: int = 0
     length: int | None = 0
-    delivery: Delivery = field(default_factory=Delivery)
+    target: str = ""  # what it answers, for an answer that points back there
+    delivery: Delivery = AT_REST
 
     def with_headers(self, changes: Mapping[str, str | None]) -> Response:
         """Headers replaced whatever their case; None takes one away."""
@@ -104,7 +109,11 @@ class Response:
 
     def head(self) -> bytes:
         framing = "Transfer-Encoding: chunked" if self.length is None else f"Content-Length: {self.length}"
-        lines = [f"HTTP/1.1 {self.status} {REASONS.get(self.status, 'Unknown')}", *(f"{k}: {v}" for k, v in self.headers.items()), framing]
+        lines = [
+            f"HTTP/1.1 {self.status} {REASONS.get(self.status, 'Unknown')}",
+            *(f"{k}: {v}" for k, v in self.headers.items()),
+            framing,
+        ]
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")
 
 

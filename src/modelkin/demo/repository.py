@@ -122,7 +122,7 @@ class Repository:
     """A model repository: branches and tags (`refs`) that point at commits, each a set of files.
 
     `card` is the metadata block of its README; `info` is laid over what the API states. A `gated` repository gives its
-    files to the hub's token only when `granted`; its listing stays visible. `xet=False`: no xetHash, as for old uploads.
+    files to the hub's token only when `granted`; its listing stays visible. `xet=False`: no xetHash, as in old uploads.
     """
 
     files: InitVar[Mapping[str, Content] | None] = None

@@ -36,10 +36,21 @@ class Options:
     port: int = 0
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A request to the API, taken apart: what it is about, and what follows the verb."""
+
+    request: Request
+    name: str
+    repository: Repository
+    rest: str
+
+
 class Refusal(Exception):
     """An answer other than the one asked for."""
 
     def __init__(self, status: int, message: str, code: str | None = None, **headers: str) -> None:
+        message = " ".join(message.split())  # it travels in a header
         super().__init__(message)
         self.status = status
         self.headers = {"X-Error-Message": message} | ({"X-Error-Code": code} if code else {}) | headers
@@ -54,7 +65,7 @@ class Site:
         self._options = options
         self._quota = Quota(options)
         self._headers: dict[tuple[str, str], Blob] = {}
-        self._verbs: Mapping[str, Callable[[Request, str, Repository, str], Response]] = {
+        self._verbs: Mapping[str, Callable[[Asked], Response]] = {
             "revision": self._info,
             "tree": self._tree,
             "paths-info": self._paths_info,
@@ -71,7 +82,7 @@ class Site:
             response = self._route(request)
         except Refusal as refusal:
             response = of_json(request, {"error": str(refusal)}, refusal.headers, refusal.status)
-        return response.with_headers({**headers, "X-Powered-By": "huggingface-moon"})
+        return response.with_headers(headers)
 
     def _route(self, request: Request) -> Response:
         path = request.raw_path
@@ -83,7 +94,7 @@ class Site:
         if path.startswith(API):
             name, verb, rest = self._split(path.removeprefix(API), tuple(self._verbs))
             self._follow_renaming(request, name)
-            return self._verbs[verb or "revision"](request, name, self._repository(request, name), rest)
+            return self._verbs[verb or "revision"](Asked(request, name, self._repository(request, name), rest))
         name, verb, rest = self._split(path.removeprefix("/"), ("resolve",))
         if verb != "resolve":
             raise Refusal(404, "Sorry, we can't find the page you are looking for.")
@@ -92,7 +103,7 @@ class Site:
         return self._resolve(request, name, revision, file)
 
     def _split(self, path: str, verbs: tuple[str, ...] | None) -> tuple[str, str, str]:
-        """`owner/name/verb/rest` or `name/verb/rest`; with no verbs given the word after the name is returned as it is."""
+        """`owner/name/verb/rest` or `name/verb/rest`; where no verbs are given, any word may follow a known name."""
         parts = path.split("/")
         for length in (2, 1):
             name, verb = unquote("/".join(parts[:length])), parts[length] if len(parts) > length else ""
@@ -130,51 +141,53 @@ class Site:
             raise Refusal(404, f"Invalid rev id: {unquote(revision)}", "RevisionNotFound")
         return sha
 
-    def _info(self, request: Request, name: str, repository: Repository, rest: str) -> Response:
-        sha = self._commit(repository, rest)
-        info = listing.model_info(name, repository, sha, request.asks("blobs"))
-        wanted = request.query.get("expand", []) + request.query.get("expand[]", [])
+    def _info(self, asked: Asked) -> Response:
+        sha = self._commit(asked.repository, asked.rest)
+        info = listing.model_info(asked.name, asked.repository, sha, asked.request.asks("blobs"))
+        wanted = asked.request.query.get("expand", []) + asked.request.query.get("expand[]", [])
         if wanted:
             info = {key: value for key, value in info.items() if key in {"_id", "id", "modelId", *wanted}}
-        return of_json(request, info, {})
+        return of_json(asked.request, info, {})
 
-    def _tree(self, request: Request, name: str, repository: Repository, rest: str) -> Response:
-        revision, _, folder = rest.partition("/")
-        sha = self._commit(repository, revision)
-        recursive, expand = request.asks("recursive"), request.asks("expand")
-        entries = listing.tree(repository, sha, unquote(folder).strip("/"), recursive, expand)
+    def _tree(self, asked: Asked) -> Response:
+        revision, _, folder = asked.rest.partition("/")
+        sha = self._commit(asked.repository, revision)
+        recursive, expand = asked.request.asks("recursive"), asked.request.asks("expand")
+        entries = listing.tree(asked.repository, sha, unquote(folder).strip("/"), recursive, expand)
         if entries is None:
-            raise Refusal(404, f"{unquote(folder)} does not exist on \"{unquote(revision)}\"", "EntryNotFound")
-        begin = cursor_position(request.query.get("cursor", [""])[0])
+            raise Refusal(404, f'{unquote(folder)} does not exist on "{unquote(revision)}"', "EntryNotFound")
+        begin = cursor_position(asked.request.query.get("cursor", [""])[0])
         end = begin + self._options.page_size
         headers = {}
         if end < len(entries):
-            query = urlencode({"recursive": str(recursive).lower(), "expand": str(expand).lower(), "cursor": cursor(end)})
-            headers["Link"] = f'<{self.endpoint}{request.raw_path}?{query}>; rel="next"'
-        return of_json(request, entries[begin:end], headers)
+            query = urlencode(
+                {"recursive": str(recursive).lower(), "expand": str(expand).lower(), "cursor": cursor(end)}
+            )
+            headers["Link"] = f'<{self.endpoint}{asked.request.raw_path}?{query}>; rel="next"'
+        return of_json(asked.request, entries[begin:end], headers)
 
-    def _paths_info(self, request: Request, name: str, repository: Repository, rest: str) -> Response:
-        sha = self._commit(repository, rest)
-        wanted = set(parse_qs(request.body.decode()).get("paths", []))
-        entries = listing.tree(repository, sha, "", recursive=True, expand=False) or []
-        return of_json(request, [entry for entry in entries if entry["path"] in wanted], {})
+    def _paths_info(self, asked: Asked) -> Response:
+        sha = self._commit(asked.repository, asked.rest)
+        wanted = set(parse_qs(asked.request.body.decode("utf-8", "replace")).get("paths", []))
+        entries = listing.tree(asked.repository, sha, "", recursive=True, expand=False) or []
+        return of_json(asked.request, [entry for entry in entries if entry["path"] in wanted], {})
 
-    def _refs(self, request: Request, name: str, repository: Repository, rest: str) -> Response:
+    def _refs(self, asked: Asked) -> Response:
         branches = [
-            {"name": ref, "ref": f"refs/heads/{ref}", "targetCommit": sha} for ref, sha in repository.refs.items()
+            {"name": ref, "ref": f"refs/heads/{ref}", "targetCommit": sha} for ref, sha in asked.repository.refs.items()
         ]
-        return of_json(request, {"branches": branches, "converts": [], "tags": []}, {})
+        return of_json(asked.request, {"branches": branches, "converts": [], "tags": []}, {})
 
-    def _shard_headers(self, request: Request, name: str, repository: Repository, rest: str) -> Response:
+    def _shard_headers(self, asked: Asked) -> Response:
         """Of `main` only, as the real one."""
-        sha = self._commit(repository, "main")
-        if (sha, rest) not in self._headers:
-            found = listing.shard_headers(repository.commits[sha], unquote(rest))
+        sha = self._commit(asked.repository, "main")
+        if (sha, asked.rest) not in self._headers:
+            found = listing.shard_headers(asked.repository.commits[sha], unquote(asked.rest))
             if found is None:
                 raise Refusal(404, "Index not found", "EntryNotFound")
-            plain = of_json(replace(request, headers={}), found, {})
-            self._headers[sha, rest] = Blob("headers.json", plain.body.read(0, plain.stop))
-        return of_bytes_or_gzip(request, self._headers[sha, rest], {})
+            plain = of_json(replace(asked.request, headers={}), found, {})
+            self._headers[sha, asked.rest] = Blob("headers.json", plain.body.read(0, plain.stop))
+        return of_bytes_or_gzip(asked.request, self._headers[sha, asked.rest], {})
 
     def _resolve(self, request: Request, name: str, revision: str, file: str, cached: bool = False) -> Response:
         repository = self._repository(request, name)

@@ -15,13 +15,13 @@ import msgspec
 
 from modelkin.errors import HeaderLies, UnsupportedFormat
 from modelkin.formats.dtypes import BITS
-from modelkin.formats.parts import MAX_TENSORS, Part, Steps, checked_shape, is_text, shown
+from modelkin.formats.parts import MAX_TENSORS, Part, Steps, checked_shape, shown
 from modelkin.records import Extent, FileFact, TensorRef
 
 SHARD_PREFIX = 128 << 10
 SINGLE_PREFIX = 512 << 10
 MAX_HEADER = 100_000_000  # the limit of the reference library
-MAX_METADATA = 16 << 20
+MAX_METADATA = 4 << 20
 MAX_ENTRY = 4096
 LFS_POINTER = b"version https://git-lfs"
 
@@ -39,6 +39,7 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _decode_entry = msgspec.json.Decoder(_Entry).decode
+_decode_metadata = msgspec.json.Decoder(dict[str, str]).decode
 
 
 def read_header(fact: FileFact, where: str, prefix: int = SHARD_PREFIX) -> Steps[Part]:
@@ -121,24 +122,24 @@ def _key(quoted: bytes, where: str) -> str:
     return name
 
 
-def _object(name: str, body: bytes, limit: int, where: str) -> dict[str, Any]:
-    if len(body) > limit:
-        raise HeaderLies(f"the entry of {shown(name)} has {len(body)} bytes; at most {limit} are read", where=where)
+def _check_fields(name: str, body: bytes, where: str) -> None:
+    """Refuse an object that has a key twice; other parsers would silently take the last, or the first."""
     try:
         pairs: list[tuple[str, Any]] = json.loads(body.decode(), object_pairs_hook=list)
     except (ValueError, RecursionError) as error:
         raise HeaderLies(f"the entry of {shown(name)} is not UTF-8 JSON: {shown(str(error))}", where=where) from error
-    fields = dict(pairs)
-    if len(fields) != len(pairs):
+    if len({key for key, _ in pairs}) != len(pairs):
         raise HeaderLies(f"the entry of {shown(name)} has a field twice", where=where)
-    return fields
 
 
 def _metadata(body: bytes, where: str) -> dict[str, str]:
-    metadata = _object("__metadata__", body, MAX_METADATA, where)
-    for key, value in metadata.items():
-        if not isinstance(value, str) or not is_text(value) or not is_text(key):
-            raise HeaderLies(f"__metadata__: expected text for {shown(key)}, found {shown(value)}", where=where)
+    if len(body) > MAX_METADATA:
+        raise HeaderLies(f"__metadata__ has {len(body)} bytes; at most {MAX_METADATA} are read", where=where)
+    try:
+        metadata = _decode_metadata(body)  # first, because it stops at the first value that is no text
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise HeaderLies(f"__metadata__: expected text by name: {shown(str(error))[1:-1]}", where=where) from error
+    _check_fields("__metadata__", body, where)
     return metadata
 
 
@@ -147,7 +148,7 @@ def _entry(name: str, body: bytes, where: str) -> _Entry:
         raise HeaderLies(f"the entry of {shown(name)} has {len(body)} bytes; at most {MAX_ENTRY} are read", where=where)
     # Three keys and one text make eight quotes; with any other number a field may be there twice.
     if body.count(b'"') != 8:
-        _object(name, body, MAX_ENTRY, where)
+        _check_fields(name, body, where)
     try:
         return _decode_entry(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
