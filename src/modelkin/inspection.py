@@ -27,7 +27,7 @@ from modelkin.records import (
 )
 from modelkin.sources import ReadOptions, open_source
 from modelkin.sources.local import LocalSource
-from modelkin.sources.protocol import Progress, Source, no_progress
+from modelkin.sources.protocol import TENSOR_KINDS, Progress, Source, no_progress
 from modelkin.vocabulary import facts as vocabulary_facts
 
 SMALL_FILE = 4 << 20  # local files up to here are hashed without being asked
@@ -166,4 +166,4 @@ def statistics_of(slot: Slot, gains: NDArray[np.floating]) -> GainStatistics:
 def cost(source: Source, seconds: float) -> InspectionCost:
     ledger = source.ledger
     network = sum(e.bytes for e in ledger.exchanges if e.origin == "network")
-    return InspectionCost(ledger.bytes(), ledger.bytes({"tensor"}), network, ledger.requests, seconds)
+    return InspectionCost(ledger.bytes(), ledger.bytes(TENSOR_KINDS), network, ledger.requests, seconds)

@@ -17,7 +17,7 @@ from modelkin.formats import read_layout
 from modelkin.formats.reading import iter_blocks, read_rows
 from modelkin.sources.memory import MemorySource
 
-MANY = settings(max_examples=1500, deadline=None, database=None)
+MANY = settings(max_examples=1000, deadline=None, database=None)
 GOOD = b'{"dtype":"U8","shape":[2],"data_offsets":[0,2]}'
 
 

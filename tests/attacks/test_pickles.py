@@ -21,7 +21,7 @@ from modelkin.formats.pickle_machine import run_pickle
 from modelkin.formats.reading import read_rows
 from modelkin.sources.memory import MemorySource
 
-MANY = settings(max_examples=1200, deadline=None, database=None)
+MANY = settings(max_examples=1000, deadline=None, database=None)
 DATA = np.arange(12, dtype="<f4").tobytes()
 
 
@@ -176,7 +176,6 @@ LIES = {
     "text that is not there": named(("x", b"X\xff\xff\xff\x7f")),
     "text of 2^63 bytes": named(("x", b"\x8d" + struct.pack("<Q", 1 << 63))),
     "text that is no UTF-8": named(("x", b"X\x01\x00\x00\x00\xff")),
-    "a frame of 2^63 bytes": b"\x80\x04\x95" + struct.pack("<Q", 1 << 63) + b"}.",
     "an unknown opcode": b"\x80\x02\xff.",
     "no end": b"\x80\x02}",
     "nothing": b"",
@@ -187,9 +186,10 @@ LIES = {
     "a mark closed that is not open": b"\x80\x02t.",
     "a key without a value": b"\x80\x02}(" + text("x") + b"u.",
     "marks ten thousand deep": b"\x80\x02" + b"(" * 10_000 + b".",
-    "a stack of a million": b"\x80\x02" + b"N" * (1 << 20) + b".",
+    "a stack of a quarter million": b"\x80\x02" + b"N" * ((1 << 18) + 1) + b".",
+    "a global with a broken escape": b"\x80\x02c\\os\nsystem\n.",
     "lists ten thousand deep": b"\x80\x02" + b"]" * 10_000 + b"a" * 9_999 + b".",
-    "tuples a million deep": b"\x80\x02}" + text("x") + b")" + b"\x85" * 10**6 + b"s.",
+    "tuples a hundred thousand deep": b"\x80\x02}" + text("x") + b")" + b"\x85" * 10**5 + b"s.",
     "a dictionary inside itself": b"\x80\x02}q\x00" + text("x") + b"h\x00s.",
     "a shape of text": named(("x", tensor(shape=text("34")))),
     "a shape of true": named(("x", tensor(shape=b"\x88\x88\x86"))),
@@ -229,35 +229,35 @@ def test_a_lie_is_refused_and_costs_no_memory(lie):
 
 
 def test_values_that_repeat_each_other_are_not_unfolded():
-    laughs = b"\x80\x02](NNNNNNNNNNe" + b"".join(b"q%c0](" % n + b"h%c" % n * 10 + b"e" for n in range(30)) + b"."
-    body = archive(laughs)
+    lists = [text("0") + b"](" + b"N" * 10 + b"eq\x00"]
+    lists += [text(str(n)) + b"](" + b"h%c" % (n - 1) * 10 + b"eq%c" % n for n in range(1, 30)]
     with pytest.raises(HeaderLies, match="without end"):
-        opened(body)
+        opened(archive(b"\x80\x02}(" + b"".join(lists) + b"u."))
 
 
 def test_long_names_of_repeated_tensors_are_bounded():
-    name = text("n" * 20_000)
-    pickled = b"\x80\x02" + tensor() + b"q\x00" + b"0"
-    pickled = b"\x80\x02}(" + text("t") + tensor() + b"q\x00"
-    inner = b"".join(text(f"{i}") + b"h\x00" for i in range(200))
-    pickled += text("d") + b"}(" + inner + b"uq\x01"
-    for level in range(1, 8):
-        pickled += text(f"l{level}") + b"}(" + name + b"h%c" % level + name[:-1] + b"m" + b"h%c" % level
-        pickled += b"uq%c" % (level + 1)
+    levels = [text("0") + b"}(" + b"".join(text(str(n)) + tensor() for n in range(20)) + b"uq\x00"]
+    for level in range(1, 12):
+        inside = b"".join(text(letter * 20_000) + b"h%c" % (level - 1) for letter in "ab")
+        levels.append(text(str(level)) + b"}(" + inside + b"uq%c" % level)
     with pytest.raises(HeaderLies, match="without end"):
-        opened(archive(pickled + b"u."))
+        opened(archive(b"\x80\x02}(" + b"".join(levels) + b"u."))
 
 
 # Lies of the zip file itself
 
-GOOD = archive(named(("x", tensor()), ("y", tensor(offset=whole(2), shape=numbers(2, 3), strides=numbers(1, 2)))))
+PICKLED = named(("x", tensor()), ("y", tensor(offset=whole(2), shape=numbers(2, 3), strides=numbers(1, 2))))
+GOOD = archive(PICKLED)
 
 
 def expected(body):
-    """x and y, by where the storage's local header says that its bytes lie."""
-    with zipfile.ZipFile(io.BytesIO(body)) as file:
-        info = file.getinfo("archive/data/0")
-        name, extra = struct.unpack("<2H", body[info.header_offset + 26 : info.header_offset + 30])
+    """The storage of x by the zip reader of Python, or None where it does not like the file."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(body)) as file:
+            info = file.getinfo("archive/data/0")
+    except (zipfile.BadZipFile, NotImplementedError, KeyError, ValueError):
+        return None
+    name, extra = struct.unpack("<2H", body[info.header_offset + 26 : info.header_offset + 30])
     start = info.header_offset + 30 + name + extra
     return np.frombuffer(body[start : start + 48], "<f4")
 
@@ -266,17 +266,16 @@ def refused_or_right(body):
     source = MemorySource({"pytorch_model.bin": body})
     try:
         layout = read_layout(source, {})
-        found = dict(
-            zip(layout.tensors, read_rows(source, layout, [(r, None) for r in layout.tensors.values()]), strict=True)
-        )
+        refs = list(layout.tensors.values())
+        arrays = read_rows(source, layout, [(ref, None) for ref in refs])
     except ModelkinError:
         return
-    for name, ref in layout.tensors.items():
-        assert found[name].shape == ref.shape
+    for ref, array in zip(refs, arrays, strict=True):
+        assert array.shape == ref.shape
         assert 0 <= ref.start <= ref.stop <= len(body)
-    if layout.tensors.get("x") and layout.tensors["x"].dtype == "F32" and layout.tensors["x"].shape == (3, 4):
-        if layout.tensors["x"].strides is None:
-            np.testing.assert_array_equal(found["x"].ravel(), expected(body))
+        as_stored = expected(body)
+        if as_stored is not None and (ref.name, ref.dtype, ref.shape, ref.strides) == ("x", "F32", (3, 4), None):
+            np.testing.assert_array_equal(array.ravel(), as_stored)
 
 
 def test_the_archive_that_is_mutated_is_right():
@@ -293,6 +292,7 @@ def patched(pattern, position, value, which=0):
 
 
 CENTRAL, LOCAL, END = b"PK\1\2", b"PK\3\4", b"PK\5\6"
+TWICE = archive(PICKLED, {"data/0": DATA, "data/1": DATA})
 ZIP_LIES = {
     "an entry that is compressed": patched(CENTRAL, 10, b"\x08"),
     "an entry that is encrypted": patched(CENTRAL, 8, b"\x01"),
@@ -307,7 +307,7 @@ ZIP_LIES = {
     "64-bit sizes that are missing": patched(CENTRAL, 20, b"\xff\xff\xff\xff\xff\xff\xff\xff", 1),
     "a name longer than the directory": patched(CENTRAL, 28, b"\xff\xff", 1),
     "a name that is no UTF-8": patched(CENTRAL, 46, b"\xff", 1),
-    "an entry twice": GOOD.replace(b"archive/data/0", b"archive/data.pkl"[:14]).replace(b"data.p", b"data.p"),
+    "an entry twice": TWICE.replace(b"archive/data/1", b"archive/data/0"),
     "more entries than there are": patched(END, 8, b"\x03\x00\x03\x00"),
     "fewer entries than there are": patched(END, 8, b"\x01\x00\x01\x00"),
     "65535 entries": patched(END, 8, b"\xff\xff\xff\xff"),
@@ -344,9 +344,6 @@ def test_spliced_files_are_refused_or_read_right(start, cut, inserted):
     refused_or_right(GOOD[:start] + inserted + GOOD[start + cut :])
 
 
-PICKLED = named(("x", tensor()), ("y", tensor(offset=whole(2), shape=numbers(2, 3), strides=numbers(1, 2))))
-
-
 @MANY
 @given(st.integers(0, len(PICKLED)), st.integers(0, 12), st.binary(max_size=12))
 def test_spliced_pickles_are_refused_or_read_right(start, cut, inserted):
@@ -356,8 +353,8 @@ def test_spliced_pickles_are_refused_or_read_right(start, cut, inserted):
 OPCODES = st.sampled_from([
     b"(", b")", b"]", b"}", b"N", b"\x88", b"K\x01", b"t", b"\x85", b"\x86", b"\x87", b"a", b"e", b"s", b"u", b"q\x00",
     b"h\x00", b"q\x01", b"h\x01", b"\x94", b"Q", b"R", b"b", b"0", b"2", b"1", text("x"), text("storage"), whole(3),
-    b"ccollections\nOrderedDict\n", b"ctorch\nFloatStorage\n", b"ctorch._utils\n_rebuild_tensor_v2\n", STORAGE, tensor(),
-    numbers(3, 4), b"\x93", b"G\x7f\xf8\x00\x00\x00\x00\x00\x00",
+    b"ccollections\nOrderedDict\n", b"ctorch\nFloatStorage\n", b"ctorch._utils\n_rebuild_tensor_v2\n", STORAGE,
+    tensor(), numbers(3, 4), b"\x93", b"G\x7f\xf8\x00\x00\x00\x00\x00\x00",
 ])  # fmt: skip
 
 

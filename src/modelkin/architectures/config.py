@@ -10,7 +10,8 @@ from modelkin.architectures.family import Family, Paths, When
 
 LARGEST = 10**9
 NESTED = ("text_config", "llm_config", "language_config", "language_model_config", "thinker_config", "llm")
-INHERITED = ("model_type", "architectures", "tie_word_embeddings")
+INHERITED = ("model_type", "architectures")
+TIE = "tie_word_embeddings"
 USUAL: dict[str, tuple[str, ...]] = {
     "hidden": ("hidden_size", "n_embd", "d_model", "dim", "n_embed"),
     "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
@@ -42,13 +43,17 @@ class Dimensions(NamedTuple):
 
 
 def text_part(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The text model's own config: the nested one of a multimodal model, with what it leaves to the outer one."""
+    """The text model's own config: the nested one of a multimodal model, with what it leaves to the outer one.
+
+    Whether the head is tied is the outer model's to say, for the head is its own.
+    """
     part = dict(config)
     for _ in range(3):  # thinker_config.text_config is the deepest seen
         inner = next((part[key] for key in NESTED if isinstance(part.get(key), Mapping) and part[key]), None)
         if inner is None:
             break
-        part = {key: part[key] for key in INHERITED if key in part} | dict(inner)
+        tie = {TIE: part[TIE]} if part.get(TIE) is not None else {}
+        part = {key: part[key] for key in INHERITED if key in part} | dict(inner) | tie
     return part
 
 
@@ -90,7 +95,7 @@ def read_dimensions(config: Mapping[str, Any], family: Family) -> tuple[Dimensio
         **numbers,
         layers=sheet.layers(),
         activation=sheet.text("activation", family.keys.activation),
-        tied=sheet.flag("tie_word_embeddings"),
+        tied=sheet.flag(TIE),
     )
     return dimensions, sheet.notes
 

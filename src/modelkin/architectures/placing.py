@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 from modelkin.architectures.config import Dimensions
@@ -14,6 +14,7 @@ from modelkin.records import Role, Slot, TensorRef
 EXTRA = "extra prediction layer"
 TWICE = "another tensor has the same place"
 OUTSIDE = frozenset({Role.FRONT_CONV, Role.FRONT_CONV_BIAS, Role.EMBEDDING_PROJECTION})  # numbered, but no layers
+Parts = list[tuple[Role, int | None, View]]  # role, expert within a stack, view
 
 
 class Names:
@@ -35,12 +36,13 @@ class Placing:
         self.slots: dict[Slot, View] = {}
         self.unmapped: list[str] = []
         self.apart: dict[str, str] = {}
-        self.layers: dict[str, set[int]] = {}
+        self.layers: defaultdict[str, set[int]] = defaultdict(set)
         self.notes: list[str] = []
         self._table = table
         self._refused: dict[tuple[str, str], list[str]] = {}
         self._copies: list[tuple[str, Placed]] = []
         self._ambiguous: set[Slot] = set()
+        self._cuts: dict[tuple[int, tuple[int, ...]], Parts] = {}
 
     def run(self, names: Names, packed: Mapping[str, str]) -> None:
         marks = self._table.extra_marks
@@ -64,9 +66,9 @@ class Placing:
         ref = self.tensors[name]
         if scheme is not None:
             self.apart[name] = f"packed weights ({scheme})"
-        elif not ref.dtype.startswith(("F", "BF")):
+        elif ref.dtype[0] not in "FB" or ref.dtype == "BOOL":
             self.apart[name] = f"whole numbers ({ref.dtype}) where weights were expected"
-        elif ref.parameters == 0:
+        elif 0 in ref.shape:
             self.apart[name] = "empty tensor"
         elif placed.rule.spec.copy:
             self._copies.append((name, placed))
@@ -74,19 +76,33 @@ class Placing:
             self._cut(name, placed)
 
     def _cut(self, name: str, placed: Placed) -> None:
-        if placed.layer is not None and not OUTSIDE.intersection(placed.rule.roles):
-            self.layers.setdefault(placed.stack, set()).add(placed.layer)
+        rule, layer, own = placed
         try:
-            parts = cut(placed, self.tensors[name], self.dims)
+            parts = self._parts(placed, self.tensors[name])
         except CannotCut as refusal:
+            self._count_layer(placed)
             self._refuse(name, placed, str(refusal))
             return
-        cuts = {Slot(role, placed.layer, expert, placed.stack): view for role, expert, view in parts}
-        taken = next((slot for slot in cuts if slot in self.slots or slot in self._ambiguous), None)
-        if taken is None:
+        stack = rule.stack
+        cuts = {
+            Slot(role, layer, own if expert is None else expert, stack): view.of(name) for role, expert, view in parts
+        }
+        if self.slots.keys().isdisjoint(cuts) and self._ambiguous.isdisjoint(cuts):
             self.slots.update(cuts)
+            self._count_layer(placed)
         else:
-            self._put_twice(name, placed, taken)
+            self._put_twice(name, placed, next(s for s in cuts if s in self.slots or s in self._ambiguous))
+
+    def _count_layer(self, placed: Placed) -> None:
+        if placed.layer is not None and placed.rule.roles[0] not in OUTSIDE:
+            self.layers[placed.rule.stack].add(placed.layer)
+
+    def _parts(self, placed: Placed, ref: TensorRef) -> Parts:
+        """The cuts of a shape under a rule, made once: all experts of all layers share them."""
+        key = (id(placed.rule), ref.shape)
+        if key not in self._cuts:
+            self._cuts[key] = cut(placed, ref, self.dims)
+        return self._cuts[key]
 
     def _put_twice(self, name: str, placed: Placed, slot: Slot) -> None:
         if slot in self._ambiguous:
@@ -104,7 +120,7 @@ class Placing:
 
     def _put_copy(self, name: str, placed: Placed) -> None:
         """A tied tensor's second place: the slot itself where the first is not stored."""
-        slot = Slot(placed.rule.roles[0], placed.layer, placed.expert, placed.stack)
+        slot = Slot(placed.rule.roles[0], placed.layer, placed.expert, placed.rule.stack)
         if slot not in self.slots:
             self._cut(name, placed)
         elif self.tensors[name].parameters == self.tensors[self.slots[slot].tensor].parameters:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
@@ -15,7 +16,7 @@ from modelkin.errors import UnreadableError
 from modelkin.records import Role
 
 STACKS = ("encoder", "decoder")
-MAX_DIGITS = 9  # a longer number is no layer
+_NUMBER = re.compile(r"(?<![^.])[0-9]{1,9}(?![^.])")  # a longer one is no layer
 
 
 class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,12 +28,15 @@ class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     anywhere: dict[str, str]
 
 
+Binds = tuple[str | int, ...]
+
+
 class Rule(NamedTuple):
     """What a template says about the tensors that fit it; `binds` names its numbers or fixes them."""
 
     spec: Spec
     roles: tuple[Role, ...]
-    binds: tuple[str | int, ...]
+    binds: Binds
     stack: str
 
 
@@ -42,7 +46,6 @@ class Placed(NamedTuple):
     rule: Rule
     layer: int | None
     expert: int | None
-    stack: str
 
 
 @cache
@@ -53,13 +56,8 @@ def common() -> Common:
 
 def dissect(name: str) -> tuple[str, tuple[int, ...]]:
     """`model.layers.3.mlp.up_proj.weight` -> (`model.layers.{}.mlp.up_proj.weight`, (3,))."""
-    parts = name.replace(".base_layer.", ".").split(".")
-    numbers = []
-    for index, part in enumerate(parts):
-        if part.isdecimal() and part.isascii() and len(part) <= MAX_DIGITS:
-            numbers.append(int(part))
-            parts[index] = "{}"
-    return ".".join(parts), tuple(numbers)
+    name = name.replace(".base_layer.", ".")
+    return _NUMBER.sub("{}", name), tuple(map(int, _NUMBER.findall(name)))
 
 
 def bias_of(role: Role) -> Role | None:
@@ -131,12 +129,12 @@ class Table:
         heads = (key.partition(".")[0] for key in _unwrapped(pattern, self._wrappers))
         return next((common().towers[head] for head in heads if head in common().towers), None)
 
-    def _keys(self, pattern: str) -> list[tuple[str, tuple[str | int, ...] | None]]:
+    def _keys(self, pattern: str) -> list[tuple[str, Binds | None]]:
         if self._family.suffixes:
             return list(_endings(pattern))
         return [(key, None) for key in _unwrapped(pattern, self._wrappers)]
 
-    def _rebound(self, key: str, binds: tuple[str | int, ...], parts: list[str]) -> list[Rule]:
+    def _rebound(self, key: str, binds: Binds, parts: list[str]) -> list[Rule]:
         stack = next((part for part in parts if part in STACKS), "") if self._two_stacks else ""
         return [rule._replace(binds=binds, stack=stack) for rule in self._rules[key]]
 
@@ -150,11 +148,11 @@ class Table:
             for full, _ in _stacked_names(template):
                 self._apart[self._compiled(full)[0]] = reason
 
-    def _compiled(self, template: str) -> tuple[str, tuple[str | int, ...]]:
+    def _compiled(self, template: str) -> tuple[str, Binds]:
         return (template, ()) if self._family.suffixes else compile_template(template)
 
 
-def compile_template(template: str) -> tuple[str, tuple[str | int, ...]]:
+def compile_template(template: str) -> tuple[str, Binds]:
     """`block.{layer}.layer.0.q.weight` -> (`block.{}.layer.{}.q.weight`, ("layer", 0))."""
     binds: list[str | int] = []
     parts = template.split(".")
@@ -204,11 +202,11 @@ def _unwrapped(pattern: str, wrappers: frozenset[str] | set[str]) -> Iterator[st
         head, dot, rest = rest.partition(".")
 
 
-def _endings(pattern: str) -> Iterator[tuple[str, tuple[str | int, ...]]]:
+def _endings(pattern: str) -> Iterator[tuple[str, Binds]]:
     """Keys for a suffix vocabulary, longest first: `{layer}.self_attn.q_proj.weight`, `{layer}.q_proj.weight`."""
     parts = pattern.split(".")
     numbered = [index for index, part in enumerate(parts) if part == "{}"]
-    binds: tuple[str | int, ...] = tuple("expert" if _counts_experts(parts, index) else "layer" for index in numbered)
+    binds: Binds = tuple("expert" if _counts_experts(parts, index) else "layer" for index in numbered)
     if len(set(binds)) != len(binds) or (binds and binds[0] != "layer"):
         return
     lead = "".join(f"{{{bind}}}." for bind in binds)
@@ -222,14 +220,15 @@ def _counts_experts(parts: list[str], index: int) -> bool:
 
 
 def _bound(rule: Rule, numbers: tuple[int, ...]) -> Placed | None:
-    if len(numbers) != len(rule.binds):
+    binds = rule.binds
+    if len(numbers) != len(binds):
         return None
-    layer, expert = rule.spec.layer, None
-    for bind, number in zip(rule.binds, numbers, strict=True):
-        if bind == "layer":
-            layer = number
-        elif bind == "expert":
-            expert = number
-        elif bind != number:
-            return None
-    return Placed(rule, layer, expert, rule.stack)
+    if binds == ("layer",):
+        return Placed(rule, numbers[0], None)
+    if binds == ("layer", "expert"):
+        return Placed(rule, numbers[0], numbers[1])
+    pairs = list(zip(binds, numbers, strict=True))
+    if any(bind != number for bind, number in pairs if isinstance(bind, int)):
+        return None
+    bound = dict(pairs)
+    return Placed(rule, bound.get("layer", rule.spec.layer), bound.get("expert"))

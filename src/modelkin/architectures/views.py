@@ -25,7 +25,7 @@ class CannotCut(ValueError):
     """A split that the config or the shape does not allow; the message says why."""
 
 
-class View(msgspec.Struct, frozen=True):
+class View(msgspec.Struct, frozen=True, gc=False):
     """Part of a stored tensor. Slot row i is number offset + i // block * stride + i % block along the stored axis.
 
     `axis` "rows": the stored tensor's rows (all leading axes flattened). "columns": its last axis, inside the stored
@@ -60,6 +60,10 @@ class View(msgspec.Struct, frozen=True):
         slab = array.reshape(self.slab[1] - self.slab[0], -1)[:, self._stored(rows)]
         return slab[0] if len(self.shape) == 1 else np.ascontiguousarray(slab.T)
 
+    def of(self, tensor: str) -> View:
+        """The same cut of another tensor of the same shape."""
+        return View(tensor, self.shape, self.axis, self.offset, self.block, self.stride, self.slab)
+
     def _stored(self, rows: Rows) -> NDArray[np.intp]:
         index = chosen(rows, self.shape[0])
         return self.offset + index // self.block * self.stride + index % self.block
@@ -71,7 +75,10 @@ def chosen(rows: Rows, count: int) -> NDArray[np.intp]:
         return np.arange(count)
     if isinstance(rows, slice):
         return np.arange(count)[rows]
-    index = np.asarray(rows, dtype=np.intp).reshape(-1)
+    index = np.asarray(rows).reshape(-1)
+    if index.size and index.dtype.kind not in "iu":
+        raise UsageError(f"rows are given by whole numbers, found {index.dtype}")
+    index = index.astype(np.intp)
     if len(index) and not 0 <= int(index.min()) <= int(index.max()) < count:
         raise UsageError(f"rows {int(index.min())}–{int(index.max())} were asked for, but the slot has {count}")
     return index
@@ -86,12 +93,12 @@ class _Piece(msgspec.Struct, frozen=True):
 
 
 def cut(placed: Placed, ref: TensorRef, dims: Dimensions) -> list[tuple[Role, int | None, View]]:
-    """The slots of one stored tensor as (role, expert, view); raises CannotCut."""
+    """The slots of one stored tensor as (role, expert within a stack, view); raises CannotCut."""
     spec, roles = placed.rule.spec, placed.rule.roles
     vector = roles[0].is_gain or roles[0].is_bias
     if not spec.stacked:
         views = _vector(ref, placed, dims) if vector else _matrix(ref, ref.shape, placed, dims)
-        return [(role, placed.expert, view) for role, view in views]
+        return [(role, None, view) for role, view in views]
     experts = ref.shape[0] if ref.shape else 0
     if not 0 < experts <= MAX_EXPERTS or len(ref.shape) != (2 if vector else 3):
         raise CannotCut(f"shape {list(ref.shape)} is no stack of experts")
@@ -114,8 +121,8 @@ def _vector(ref: TensorRef, placed: Placed, dims: Dimensions) -> list[tuple[Role
 def _matrix(ref: TensorRef, body: tuple[int, ...], placed: Placed, dims: Dimensions) -> list[tuple[Role, View]]:
     while len(body) > 2 and body[0] == 1:
         body = body[1:]
-    if len(body) > 2 and len(placed.rule.roles) == 1 and not placed.rule.spec.stacked:
-        return [(placed.rule.roles[0], View(ref.name, (body[0], ref.parameters // body[0])))]  # a convolution
+    if placed.rule.roles == (Role.FRONT_CONV,) and len(body) > 2:
+        return [(Role.FRONT_CONV, View(ref.name, (body[0], ref.parameters // body[0])))]
     if len(body) != 2:
         raise CannotCut(f"shape {list(ref.shape)} is no matrix")
     transposed = _is_transposed(placed, body, dims)

@@ -93,7 +93,6 @@ class Connection:
             pass  # the client left
         except Exception as error:
             self._wire.failures.append(error)
-            self._writer.write(of_bytes(500, b"", {"Connection": "close"}).head())
         finally:
             self._writer.close()
             with suppress(ConnectionError):

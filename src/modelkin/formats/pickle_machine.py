@@ -63,7 +63,6 @@ def run_pickle(raw: bytes, where: str) -> Any:
     if len(raw) > MAX_PICKLE:
         raise HeaderLies(f"the pickle has {len(raw)} bytes; at most {MAX_PICKLE} are read", where=where)
     machine = _Machine(where)
-    # Malformed arguments show in pickletools as ValueError of some kind.
     try:
         for count, (opcode, argument, _) in enumerate(pickletools.genops(raw)):
             if opcode.name == "STOP":
@@ -71,7 +70,7 @@ def run_pickle(raw: bytes, where: str) -> Any:
             if count >= MAX_OPCODES:
                 raise HeaderLies(f"the pickle has more than {MAX_OPCODES} steps", where=where)
             machine.step(opcode.name, argument)
-    except (ValueError, OverflowError) as error:
+    except (ValueError, OverflowError, DeprecationWarning) as error:  # what pickletools has for malformed arguments
         raise HeaderLies(f"the pickle is malformed: {shown(str(error))}", where=where) from error
     raise HeaderLies("the pickle does not end", where=where)
 
@@ -134,8 +133,9 @@ class _Machine:
         self.stack.append(tuple(items))
 
     def tuple_of(self, count: int) -> None:
-        items = [self.pop() for _ in range(count)]
-        self.stack.append(tuple(reversed(items)))
+        if len(self.stack) < count:
+            raise HeaderLies("the pickle takes a value where there is none", where=self.where)
+        self.stack[-count:] = [tuple(self.stack[-count:])]
 
     def put(self, index: int) -> None:
         if not self.stack or not 0 <= index < MAX_MEMO:

@@ -113,7 +113,7 @@ def read_rows(
 
 
 def iter_blocks(
-    source: Source, layout: Layout, ref: TensorRef, *, rows_per_block: int | None = None, kind: str = "tensor"
+    source: Source, layout: Layout, ref: TensorRef, *, rows_per_block: int | None = None, kind: str = "stream"
 ) -> Iterator[NDArray[np.float32]]:
     """The rows of a tensor in order, in blocks (rows, shape[-1]) of about 4 MiB stored, or of `rows_per_block`.
 

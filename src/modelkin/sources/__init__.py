@@ -26,9 +26,15 @@ def open_source(text: str, options: ReadOptions = ReadOptions(), progress: Progr
     address = parse_address(text)
     if isinstance(address, Path):
         return LocalSource(address)
-    from modelkin.sources.cache import open_cache
+    from modelkin.sources.cache import CacheError, RangeCache, open_cache
     from modelkin.sources.hub import HubOptions, HubSource
     from modelkin.sources.transport import shared_transport
 
     how = HubOptions(options.endpoint, options.token, options.offline)
-    return HubSource(address, shared_transport(options.connections), open_cache(options.cache), how, progress)
+    notes = []
+    try:
+        cache = open_cache(options.cache)
+    except CacheError as error:  # a home that cannot be written is no reason not to read a model
+        cache = RangeCache(None)
+        notes.append(f"{error}; {error.hint}")
+    return HubSource(address, shared_transport(options.connections), cache, how, progress, notes)

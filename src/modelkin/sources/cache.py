@@ -34,6 +34,7 @@ CREATE TABLE IF NOT EXISTS refs (
 """
 SCHEMA_VERSION = 1
 DEFAULT_CAP = 4 << 30
+MEMORY_CAP = 256 << 20
 LARGEST_BODY = 16 << 20  # larger reads are passes over whole tensors; they would push everything else out
 TOUCH_AFTER = 3600.0  # `used` is only rewritten this often, so that a warm run does not write
 
@@ -97,7 +98,7 @@ class RangeCache:
 
     def __init__(self, path: Path | None = None, cap: int = DEFAULT_CAP) -> None:
         self.path = path
-        self.cap = cap
+        self.cap = cap if path is not None else min(cap, MEMORY_CAP)
         self._lock = threading.Lock()
         with self._explained():
             if path is not None:

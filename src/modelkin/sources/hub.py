@@ -40,12 +40,13 @@ class HubSource:
         cache: RangeCache,
         options: HubOptions = HubOptions(),
         progress: Progress = no_progress,
+        notes: Sequence[str] = (),
     ) -> None:
         from huggingface_hub import constants
         from huggingface_hub.utils import build_hf_headers
 
         self.id = address.repository
-        self.notes: list[str] = []
+        self.notes = list(notes)
         self._endpoint = (options.endpoint or constants.ENDPOINT).rstrip("/")
         # Another host may serve another model under the same name, so the host is part of the key.
         self._key = f"{self._endpoint}/{self.id}"
@@ -148,7 +149,8 @@ class HubSource:
         try:
             self._wire.fetch(self._files, pieces, kind, bodies)
         finally:
-            self._keep(bodies)  # also what had arrived before a failure
+            if kind != "stream":
+                self._keep(bodies)  # also what had arrived before a failure
         order = defaultdict(list)
         for piece in sorted(bodies):
             order[piece.file].append(piece)

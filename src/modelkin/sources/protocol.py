@@ -13,6 +13,10 @@ Progress = Callable[[str, int, int], None]
 """Called with (what, done, total) while long work goes on."""
 
 
+TENSOR_KINDS = frozenset({"tensor", "stream"})
+"""Reads of weights. `stream` is a pass over whole tensors, which no cache should try to hold."""
+
+
 def no_progress(what: str, done: int, total: int) -> None:
     """The default: say nothing."""
 

@@ -134,7 +134,7 @@ class HubWire:
         )
 
     async def _located(self, files: CommitFiles, piece: Extent) -> str | bytes:
-        """A file's signed address, resolved once; or the piece itself, from a host that serves it without redirect."""
+        """Where a file's bytes are, resolved once; or the piece itself, where the Hub serves it without redirect."""
         async with self._resolving[piece.file]:
             address, resolved = self._signed.get(piece.file, ("", 0.0))
             if address and time.monotonic() - resolved < SIGNED_URL_LIFE:
@@ -142,6 +142,7 @@ class HubWire:
             ask = self._ranged(self._address(files, piece.file), files, piece, "resolve")
             answer = await self._followed(ask, files)
             if answer.status == 206:
+                self._signed[piece.file] = ask.url, time.monotonic()
                 return answer.body
             self._raise_for(answer, f"file {piece.file!r} at {files.commit[:12]}")
             address = answer.headers.get("location", "")

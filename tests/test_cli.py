@@ -1,0 +1,187 @@
+"""The command line as scripts see it: standard output, standard error, exit codes, environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from safetensors.numpy import save
+
+from builders import CONFIG, llama_files, llama_tensors, write_files
+from modelkin.demo import faults
+from modelkin.demo.hub import LoopbackHub, Repository
+
+FILES = llama_files(shards=2)
+
+
+def modelkin(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "modelkin", *arguments]
+    return subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def test_inspect_of_a_folder_prints_a_page_and_nothing_on_standard_error(tmp_path: Path) -> None:
+    done = modelkin("inspect", str(write_files(tmp_path / "m", FILES)))
+    assert (done.returncode, done.stderr) == (0, "")
+    for word in ("family", "llama", "Anatomy", "Norm gains", "input_norm", "Not mapped (0)", "read "):
+        assert word in done.stdout
+
+
+def test_json_on_standard_output_is_only_json(tmp_path: Path) -> None:
+    done = modelkin("inspect", str(write_files(tmp_path / "m", FILES)), "--json", "-")
+    record = json.loads(done.stdout)
+    assert record["schema"] == "modelkin.inspection/1"
+    assert record["model"]["parameters"] == sum(tensor.size for tensor in llama_tensors().values())
+    assert record["cost"]["requests"] == 0
+
+
+def test_out_writes_every_form(tmp_path: Path) -> None:
+    done = modelkin("inspect", str(write_files(tmp_path / "m", FILES)), "--out", str(tmp_path / "out"))
+    assert done.returncode == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "inspection.json", "inspection.txt", "gains.csv", "anatomy.csv", "files.csv", "left_out.csv",
+    }  # fmt: skip
+
+
+def test_a_bare_weights_file_is_inspected(tmp_path: Path) -> None:
+    path = tmp_path / "weights.safetensors"
+    path.write_bytes(save(llama_tensors()))
+    done = modelkin("inspect", str(path), "--json", "-")
+    record = json.loads(done.stdout)
+    assert record["family"] == "llama"
+    assert record["unmapped"] == []
+
+
+def test_a_torch_file_is_inspected_without_running_it(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    tensors = {name: torch.from_numpy(array.astype("float32")) for name, array in llama_tensors().items()}
+    torch.save(tensors, tmp_path / "model.bin")
+    done = modelkin("inspect", str(tmp_path / "model.bin"), "--json", "-")
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["gains"]) == 7
+
+
+def test_inspect_over_http_with_the_environment_of_the_hub(tmp_path: Path) -> None:
+    with LoopbackHub({"acme/tiny": Repository(FILES, private=True)}, token="hf_right") as hub:
+        environment = {"HF_ENDPOINT": hub.endpoint, "MODELKIN_CACHE": str(tmp_path), "HF_TOKEN": "hf_right"}
+        first = modelkin("inspect", "acme/tiny", "--json", "-", **environment)
+        assert first.returncode == 0, first.stderr
+        record = json.loads(first.stdout)
+        assert record["model"]["revision"] == hub.repositories["acme/tiny"].refs["main"]
+        assert record["cost"]["requests"] > 3
+        listed = modelkin("cache", "list", **environment)
+        assert "acme/tiny@" in listed.stdout
+    again = modelkin("inspect", "hf://acme/tiny", "--json", "-", "--offline", **environment)
+    assert json.loads(again.stdout)["gains"] == record["gains"]
+    switched_off = modelkin("inspect", "acme/tiny", "--json", "-", HF_HUB_OFFLINE="1", **environment)
+    assert json.loads(switched_off.stdout)["cost"]["requests"] == 0
+    assert modelkin("cache", "clear", **environment).returncode == 0
+    assert modelkin("inspect", "acme/tiny", "--offline", **environment).returncode == 3
+
+
+EXITS = {
+    "a name that is no name": (["inspect", "what is this"], 2),
+    "an unknown option": (["inspect", "--colour"], 2),
+    "too many connections": (["inspect", "x", "--connections", "64"], 2),
+    "no such folder": (["inspect", "./nothing/here"], 3),
+    "offline": (["inspect", "acme/tiny", "--offline"], 3),
+}
+
+
+@pytest.mark.parametrize("case", EXITS)
+def test_the_exit_code_of(case: str) -> None:
+    arguments, code = EXITS[case]
+    done = modelkin(*arguments)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def broken(folder: Path, name: str) -> Path:
+    weights = save(llama_tensors())
+    bodies = {
+        "truncated": weights[: len(weights) // 2],
+        "empty": b"",
+        "no header": os.urandom(64),
+        "huge header": (1 << 62).to_bytes(8, "little") + weights[8:],
+    }
+    return write_files(folder, {"config.json": json.dumps(CONFIG).encode(), "model.safetensors": bodies[name]})
+
+
+@pytest.mark.parametrize("name", ["truncated", "empty", "no header", "huge header"])
+def test_a_broken_file_ends_with_four_and_says_where(name: str, tmp_path: Path) -> None:
+    done = modelkin("inspect", str(broken(tmp_path, name)))
+    assert done.returncode == 4
+    assert "model.safetensors" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+class Bomb:
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.system, ("touch PWNED",)
+
+
+def test_a_pickle_that_asks_for_code_is_refused_by_name_and_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with zipfile.ZipFile(tmp_path / "evil.bin", "w") as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps({"x": Bomb()}, protocol=2))
+        archive.writestr("archive/version", "3\n")
+    done = modelkin("inspect", str(tmp_path / "evil.bin"))
+    assert done.returncode == 4
+    assert "system" in done.stderr
+    assert not (tmp_path / "PWNED").exists()
+
+
+def test_an_adapter_alone_ends_with_five_and_names_its_base(tmp_path: Path) -> None:
+    files = {
+        "adapter_config.json": json.dumps({"base_model_name_or_path": "acme/base-8b"}).encode(),
+        "adapter_model.safetensors": save({"lora_A": llama_tensors()["model.norm.weight"]}),
+    }
+    done = modelkin("inspect", str(write_files(tmp_path / "a", files)))
+    assert done.returncode == 5
+    assert "acme/base-8b" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        (faults.Status(403, {"X-Error-Code": "GatedRepo"}, path="/resolve/"), 3),
+        (faults.IgnoreRange(port="cdn"), 4),
+        (faults.WrongRange(port="cdn"), 4),
+    ],
+)
+def test_a_hub_fault_gives_its_exit_code(fault: faults.Fault, code: int, tmp_path: Path) -> None:
+    with LoopbackHub({"acme/tiny": Repository(FILES)}, faults=[fault]) as hub:
+        done = modelkin("inspect", "acme/tiny", HF_ENDPOINT=hub.endpoint, MODELKIN_CACHE=str(tmp_path))
+    assert done.returncode == code
+    assert done.stderr.startswith("modelkin: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_the_demo_runs_without_network() -> None:
+    done = modelkin("demo", HF_ENDPOINT="http://127.0.0.1:9")
+    assert done.returncode == 0, done.stderr
+    assert "Norm gains" in done.stdout
+
+
+def test_families_are_listed() -> None:
+    done = modelkin("families")
+    assert "glm4_moe" in done.stdout
+    assert "zai-org/GLM-4.5-Air" in done.stdout
+
+
+def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
+    folder = write_files(tmp_path / "m", FILES)
+    script = f"{sys.executable} -m modelkin inspect {folder} --all-layers | head -n 1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (0, 141)
