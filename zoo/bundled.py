@@ -1,8 +1,9 @@
 """Train the small models that ship inside the package:  python zoo/bundled.py
 
-Each is an ordinary Hugging Face folder under src/modelkin/demo/models/, with a truth.json that says what it is. The text is
-the standard library of the Python that runs this script, so nothing is downloaded. One thread, about ten minutes a model; the
-same Python, the same packages and the same seed give the same bytes. Needs torch, transformers, tokenizers and safetensors.
+Each is an ordinary Hugging Face folder under src/modelkin/demo/models/, with a truth.json that says what it is. The
+text is the standard library of the Python that runs this script, so nothing is downloaded. One thread, ten to fifteen
+minutes a model; the same Python, packages and seed give the same bytes on the same kind of processor. Needs torch,
+transformers, tokenizers and safetensors.
 """
 
 from __future__ import annotations

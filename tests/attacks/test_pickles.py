@@ -235,6 +235,19 @@ def test_values_that_repeat_each_other_are_not_unfolded():
         opened(archive(b"\x80\x02}(" + b"".join(lists) + b"u."))
 
 
+def test_a_long_name_above_many_values_is_not_multiplied_out():
+    values = text("v") + b"](" + b"N" * 50_000 + b"eq\x00"
+    named_so = b"".join(text(letter * 100_000) + b"h\x00" for letter in "ab")
+    body = archive(b"\x80\x02}(" + values + named_so + b"u.")
+    tracemalloc.start()
+    try:
+        with pytest.raises(HeaderLies, match="without end"):
+            opened(body)
+        assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    finally:
+        tracemalloc.stop()
+
+
 def test_long_names_of_repeated_tensors_are_bounded():
     levels = [text("0") + b"}(" + b"".join(text(str(n)) + tensor() for n in range(20)) + b"uq\x00"]
     for level in range(1, 12):

@@ -34,9 +34,9 @@ def gather_facts(placing: Placing, config: Mapping[str, Any], dims: Dimensions, 
         heads=dims.heads,
         kv_heads=dims.kv_heads,
         head_dim=dims.head_dim or shown.head_dim(dims.heads),
-        intermediate=dims.intermediate or shown.rows(Role.UP, expert=False),
+        intermediate=dims.intermediate or shown.rows(Role.UP),
         expert_intermediate=dims.expert_intermediate or shown.rows(Role.UP, expert=True),
-        experts=dims.experts or shown.experts,
+        experts=dims.experts or shown.experts(),
         vocabulary=dims.vocabulary,
         norm=guessed_norm if placing.family.suffixes else traits.norm,
         gain_offset=traits.gain_offset,
@@ -54,15 +54,15 @@ def gather_facts(placing: Placing, config: Mapping[str, Any], dims: Dimensions, 
 
 def measured_hidden(placing: Placing) -> int | None:
     """The width of the residual stream: what its gains have, or what attention writes."""
-    roles = {slot.role: slot for slot in reversed(placing.slots)}
-    for role in STREAM_GAINS:
-        if role in roles:
-            return placing.slots[roles[role]].shape[0]
-    if Role.O in roles:
-        return placing.slots[roles[Role.O]].shape[0]
-    if Role.EMBEDDING in roles and Role.EMBEDDING_PROJECTION not in roles:
-        return placing.slots[roles[Role.EMBEDDING]].shape[1]
-    return None
+    shown = _Shown(placing)
+    for role in (*STREAM_GAINS, Role.O):
+        rows = shown.rows(role)
+        if rows is not None:
+            return rows
+    embedding = shown.first(Role.EMBEDDING)
+    if embedding is None or shown.any((Role.EMBEDDING_PROJECTION,)):
+        return None
+    return placing.slots[embedding].shape[1]
 
 
 def _counts(layers: Mapping[str, int]) -> Layers:
@@ -72,22 +72,25 @@ def _counts(layers: Mapping[str, int]) -> Layers:
 
 
 class _Shown:
+    """What the slots show. Scans compare roles by identity: hashing them costs more than looking at all slots."""
+
     def __init__(self, placing: Placing) -> None:
-        self._placing = placing
-        self._first: dict[tuple[Role, bool], Slot] = {}
-        for slot in placing.slots:
-            self._first.setdefault((slot.role, slot.expert is not None), slot)
-        counted = {slot.expert for slot in placing.slots if slot.expert is not None}
-        self.experts = len(counted) or None
+        self._slots = placing.slots
+
+    def first(self, role: Role, expert: bool = False) -> Slot | None:
+        return next((s for s in self._slots if s.role is role and (s.expert is not None) is expert), None)
 
     def any(self, roles: tuple[Role, ...]) -> bool:
-        return any((role, expert) in self._first for role in roles for expert in (False, True))
+        return any(slot.role is role for role in roles for slot in self._slots)
 
-    def rows(self, role: Role, *, expert: bool) -> int | None:
-        slot = self._first.get((role, expert))
-        return None if slot is None else self._placing.slots[slot].shape[0]
+    def rows(self, role: Role, expert: bool = False) -> int | None:
+        slot = self.first(role, expert)
+        return None if slot is None else self._slots[slot].shape[0]
+
+    def experts(self) -> int | None:
+        return len({slot.expert for slot in self._slots if slot.expert is not None}) or None
 
     def head_dim(self, heads: int | None) -> int | None:
         """Rows of the query projection a head; for latent attention, which no single config key gives."""
-        rows = self.rows(Role.Q_B, expert=False) or self.rows(Role.Q, expert=False)
+        rows = self.rows(Role.Q_B) or self.rows(Role.Q)
         return rows // heads if rows and heads and rows % heads == 0 else None

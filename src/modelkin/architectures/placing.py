@@ -13,7 +13,7 @@ from modelkin.records import Role, Slot, TensorRef
 
 EXTRA = "extra prediction layer"
 TWICE = "another tensor has the same place"
-OUTSIDE = frozenset({Role.FRONT_CONV, Role.FRONT_CONV_BIAS, Role.EMBEDDING_PROJECTION})  # numbered, but no layers
+OUTSIDE = (Role.FRONT_CONV, Role.FRONT_CONV_BIAS, Role.EMBEDDING_PROJECTION)  # numbered, but no layers
 Parts = list[tuple[Role, int | None, View]]  # role, expert within a stack, view
 
 
@@ -77,25 +77,22 @@ class Placing:
 
     def _cut(self, name: str, placed: Placed) -> None:
         rule, layer, own = placed
+        if layer is not None and rule.roles[0] not in OUTSIDE:
+            self.layers[rule.stack].add(layer)
         try:
             parts = self._parts(placed, self.tensors[name])
         except CannotCut as refusal:
-            self._count_layer(placed)
             self._refuse(name, placed, str(refusal))
             return
-        stack = rule.stack
-        cuts = {
-            Slot(role, layer, own if expert is None else expert, stack): view.of(name) for role, expert, view in parts
-        }
-        if self.slots.keys().isdisjoint(cuts) and self._ambiguous.isdisjoint(cuts):
-            self.slots.update(cuts)
-            self._count_layer(placed)
-        else:
-            self._put_twice(name, placed, next(s for s in cuts if s in self.slots or s in self._ambiguous))
-
-    def _count_layer(self, placed: Placed) -> None:
-        if placed.layer is not None and placed.rule.roles[0] not in OUTSIDE:
-            self.layers[placed.rule.stack].add(placed.layer)
+        done: list[Slot] = []
+        for role, expert, cut_out in parts:
+            slot, view = Slot(role, layer, own if expert is None else expert, rule.stack), cut_out.of(name)
+            if slot in self._ambiguous or self.slots.setdefault(slot, view) is not view:
+                for taken_back in done:
+                    del self.slots[taken_back]
+                self._put_twice(name, placed, slot)
+                return
+            done.append(slot)
 
     def _parts(self, placed: Placed, ref: TensorRef) -> Parts:
         """The cuts of a shape under a rule, made once: all experts of all layers share them."""

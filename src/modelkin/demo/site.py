@@ -74,7 +74,7 @@ class Site:
         }
 
     def answer(self, request: Request) -> Response:
-        bucket = "resolvers" if "/resolve" in request.raw_path else "api"
+        bucket = "api" if request.raw_path.startswith(API) else "resolvers"
         allowed, headers = self._quota.count(bucket)
         try:
             if not allowed:

@@ -7,7 +7,6 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from modelkin.demo.faults import Script
@@ -89,14 +88,14 @@ class Connection:
         try:
             while await self._exchange(number, delay):
                 delay = self._wire.latency
+            self._writer.close()
+            await self._writer.wait_closed()
         except (ConnectionError, asyncio.IncompleteReadError):
             pass  # the client left
         except Exception as error:
             self._wire.failures.append(error)
         finally:
-            self._writer.close()
-            with suppress(ConnectionError):
-                await self._writer.wait_closed()
+            self._writer.transport.abort()  # at once, even if the client has stopped reading
 
     async def _exchange(self, number: int, delay: float) -> bool:
         """One request and its answer; whether the connection lives on."""

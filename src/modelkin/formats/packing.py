@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -24,7 +24,7 @@ _PACK_PARTS = frozenset(
 _BNB_PARTS = frozenset({"absmax", "quant_map", "nested_absmax", "nested_quant_map", "nested_offset"})
 _SCALE_SUFFIXES = ("_scale", "_scales", "_scale_inv")
 _SCALE_NEIGHBOURS = ("scales", "scale", "SCB", "weight_zero_point", "biases")
-_SCALE_DTYPES = frozenset({"F64", "F32", "BF16", "F16"})
+_PLAIN = frozenset({"F64", "F32", "BF16", "F16"})
 
 
 class Packing(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class Packing(msgspec.Struct, frozen=True):
 def find_packing(tensors: Mapping[str, TensorRef], config: Mapping[str, Any], where: str) -> Packing:
     quantisation = _quantisation(config)
     block = _block(quantisation, where)
-    scales = {name: scale for name in tensors for scale in _block_scale(name, tensors)}
+    scales = {name: f"{name}_scale_inv" for name, ref in tensors.items() if _has_block_scale(ref, tensors)}
     for name, scale in scales.items():
         _check_scale(tensors[name], tensors[scale], block, where)
     packed = {}
@@ -59,7 +59,8 @@ def _quantisation(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _method(quantisation: Mapping[str, Any]) -> str:
-    return shown(str(quantisation.get("quant_method") or "no method named")[:40])[1:-1]
+    method = quantisation.get("quant_method")
+    return ascii(method[:40])[1:-1] if isinstance(method, str) else "a method that is not named"
 
 
 def _block(quantisation: Mapping[str, Any] | None, where: str) -> tuple[int, int]:
@@ -71,11 +72,10 @@ def _block(quantisation: Mapping[str, Any] | None, where: str) -> tuple[int, int
     raise HeaderLies(f"weight_block_size: expected two positive numbers, found {shown(size)}", where=where)
 
 
-def _block_scale(name: str, tensors: Mapping[str, TensorRef]) -> Iterator[str]:
-    """The scales that an FP8 weight is to be multiplied with, where they are stored in a form that is read."""
-    scale = tensors.get(f"{name}_scale_inv")
-    if scale is not None and tensors[name].dtype in FP8 and scale.dtype in _SCALE_DTYPES:
-        yield scale.name
+def _has_block_scale(ref: TensorRef, tensors: Mapping[str, TensorRef]) -> bool:
+    """An FP8 weight beside the scales that it is to be multiplied with, stored in a form that is read."""
+    scale = tensors.get(f"{ref.name}_scale_inv") if ref.dtype in FP8 else None
+    return scale is not None and scale.dtype in _PLAIN
 
 
 def _check_scale(weight: TensorRef, scale: TensorRef, block: tuple[int, int], where: str) -> None:
@@ -92,6 +92,8 @@ def _check_scale(weight: TensorRef, scale: TensorRef, block: tuple[int, int], wh
 
 def _scheme_by_name(name: str, ref: TensorRef, tensors: Mapping[str, TensorRef]) -> str | None:
     stem, _, leaf = name.rpartition(".")
+    if ref.dtype in _PLAIN and leaf in ("weight", "bias"):
+        return None  # nearly every tensor of nearly every model
     for scheme, belongs in (
         ("GPTQ or AWQ", leaf in _GPTQ_PARTS and f"{stem}.qweight" in tensors),
         ("compressed-tensors", leaf in _PACK_PARTS and f"{stem}.weight_packed" in tensors),

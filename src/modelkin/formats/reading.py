@@ -165,7 +165,8 @@ def _scaling(ref: TensorRef, scale: TensorRef, rows: Selection, block: tuple[int
     # A stack of matrices has a stack of scale matrices: count blocks inside each.
     matrix, row = np.divmod(rows.indices(), ref.shape[-2])
     needed, uses = np.unique(matrix * scale.shape[-2] + row // block[0], return_inverse=True)
-    return Scaling(Plan(scale, select(needed, matrix_shape(scale)[0], scale.name), False), uses, block[1])
+    width = min(block[1], ref.shape[-1])  # a block may be claimed far wider than the tensor
+    return Scaling(Plan(scale, select(needed, matrix_shape(scale)[0], scale.name), False), uses, width)
 
 
 def _run(source: Source, plans: Sequence[Plan], kind: str) -> list[NDArray[Any]]:

@@ -42,7 +42,7 @@ class _AdapterConfig(msgspec.Struct, frozen=True):
 
 def choose_files(source: Source) -> Choice:
     files = source.files()
-    if len(files) == 1:
+    if len(files) == 1 and not next(iter(files)).endswith(".json"):
         return _single_file(source, next(iter(files.values())))
     top = sorted(name for name in files if "/" not in name)
     choice = _safetensors(top, source.id) or _torch(top, source.id)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -16,7 +15,7 @@ from modelkin.formats.zip_directory import HINT, Directory, Entry, Pieces, locat
 from modelkin.records import FileFact, TensorRef
 
 MAX_DEPTH = 32
-MAX_VALUES = 1 << 21
+MAX_VALUES = 1 << 20
 MAX_NAMES = 64 << 20  # characters of all names together
 _LEGACY_MAGIC = bytes.fromhex("80028a0a6cfc9c46f9206aa85019")
 
@@ -94,33 +93,49 @@ class _Visit(msgspec.Struct, frozen=True):
     value: Any
 
 
+class _Unfolding:
+    """Opens containers one by one, and counts first: a short pickle can describe endless repetition."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.values = 0
+        self.characters = 0
+
+    def inside(self, visit: _Visit) -> list[_Visit]:
+        self.values += len(visit.value)
+        self._check(visit.depth)
+        items = visit.value.items() if isinstance(visit.value, dict) else enumerate(visit.value)
+        prefix = f"{visit.name}." if visit.name else ""
+        found = []
+        for key, value in items:
+            label = str(key)
+            self.characters += len(prefix) + len(label)
+            self._check(visit.depth)
+            found.append(_Visit(prefix + label, visit.depth + 1, value))
+        return found
+
+    def _check(self, depth: int) -> None:
+        if self.values > MAX_VALUES or self.characters > MAX_NAMES or depth > MAX_DEPTH:
+            raise HeaderLies("the pickle nests or repeats its values without end", where=self.where)
+
+
 def _flatten(tree: Any, where: str) -> tuple[dict[str, StoredTensor], list[str]]:
-    """Tensors by dotted name, and the names of values that are none; bounded against self-reference."""
+    """Tensors by dotted name, and the names of values that are none."""
     if not isinstance(tree, dict | list | tuple):
         raise UnsupportedFormat("expected named tensors, found a single value", where=where, hint=HINT)
     tensors: dict[str, StoredTensor] = {}
     ignored: list[str] = []
-    waiting, visited, spent = [_Visit("", 0, tree)], 0, 0
+    unfolding = _Unfolding(where)
+    waiting = [_Visit("", 0, tree)]
     while waiting:
         visit = waiting.pop()
-        visited += 1
-        spent += len(visit.name)
-        if visited > MAX_VALUES or spent > MAX_NAMES or visit.depth > MAX_DEPTH:
-            raise HeaderLies("the pickle nests or repeats its values without end", where=where)
         if isinstance(visit.value, StoredTensor):
             _add(tensors, visit.name, visit.value, where)
         elif isinstance(visit.value, dict | list | tuple):
-            waiting.extend(reversed(list(_inside(visit))))
+            waiting.extend(reversed(unfolding.inside(visit)))
         else:
             ignored.append(visit.name)
     return tensors, ignored
-
-
-def _inside(visit: _Visit) -> Iterator[_Visit]:
-    items = visit.value.items() if isinstance(visit.value, dict) else enumerate(visit.value)
-    prefix = f"{visit.name}." if visit.name else ""
-    for key, value in items:
-        yield _Visit(f"{prefix}{key}", visit.depth + 1, value)
 
 
 def _add(tensors: dict[str, StoredTensor], name: str, tensor: StoredTensor, where: str) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from modelkin.records import Extent
 
-# A gap is cheaper to read than a second round trip while it takes less time on the wire:
-# 256 KiB is 20 ms at 100 Mbit/s, well under the 50–150 ms of an exchange with the Hub.
-GAP = 256 << 10
+# Reading a gap costs bytes, a second request costs a round trip; small gaps are the cheaper on any line, and the bytes
+# count against the budget that a comparison promises to keep.
+GAP = 64 << 10
 # Large extents travel in parts, so that several connections share the work and a dropped one loses little.
 PART = 8 << 20
 

@@ -39,7 +39,12 @@ def sharded() -> dict[str, bytes]:
 
 
 def single() -> dict[str, bytes]:
-    return {"config.json": CONFIG, "model.safetensors": WEIGHTS, "assets/notes.txt": b"two\nlines", "README.md": b"# tiny"}
+    return {
+        "config.json": CONFIG,
+        "model.safetensors": WEIGHTS,
+        "assets/notes.txt": b"two\nlines",
+        "README.md": b"# tiny",
+    }
 
 
 @dataclass

@@ -205,7 +205,7 @@ def test_stall_before_and_inside_the_body(ask: Ask) -> None:
         connection.close()
 
 
-def test_a_stalled_hub_still_closes_at_once(ask: Ask) -> None:
+def test_a_stalled_hub_still_closes_at_once() -> None:
     with faulty(Stall(60)) as hub:
         connection = http.client.HTTPConnection(urlsplit(hub.endpoint).netloc)
         connection.request("GET", CONFIG_PATH)
@@ -213,6 +213,18 @@ def test_a_stalled_hub_still_closes_at_once(ask: Ask) -> None:
         began = time.monotonic()
     connection.close()
     assert time.monotonic() - began < 5
+
+
+def test_a_client_that_does_not_read_does_not_keep_the_hub_open(ask: Ask) -> None:
+    with LoopbackHub({"acme/tiny": Repository(files={"model.bin": bytes(50 << 20)})}) as hub:
+        parts = urlsplit(ask(f"{hub.endpoint}/acme/tiny/resolve/main/model.bin").header("Location"))
+        connection = http.client.HTTPConnection(parts.netloc)
+        connection.request("GET", f"{parts.path}?{parts.query}")
+        time.sleep(0.05)
+        began = time.monotonic()
+    assert time.monotonic() - began < 5
+    assert hub.log[-1].bytes < 50 << 20
+    connection.close()
 
 
 def test_garbage_is_not_http(ask: Ask) -> None:

@@ -63,7 +63,9 @@ def test_answers_are_compressed_only_where_gzip_is_accepted(hub: LoopbackHub, as
 
 
 def test_tree_lists_files_and_folders_with_their_hashes(hub: LoopbackHub, ask: Ask) -> None:
-    entries = {entry["path"]: entry for entry in ask(f"{hub.endpoint}/api/models/acme/tiny/tree/main?recursive=true").json}
+    entries = {
+        entry["path"]: entry for entry in ask(f"{hub.endpoint}/api/models/acme/tiny/tree/main?recursive=true").json
+    }
     assert entries["assets"]["type"] == "directory"
     assert entries["config.json"]["oid"] == hashlib.sha1(b"blob %d\0%b" % (len(CONFIG), CONFIG)).hexdigest()
     assert "lfs" not in entries["config.json"]
@@ -235,7 +237,10 @@ def test_files_come_from_disk_and_from_bodies_larger_than_memory(ask: Ask, tmp_p
         assert ask(resolved(hub, ask, "model.bin"), Range="bytes=250-").body == bytes(range(250, 256))
         reply = ask(resolved(hub, ask), Range=f"bytes={Zeros.size - 3}-")
         assert ask(f"{hub.endpoint}/api/models/acme/tiny/tree/main").json[1]["lfs"]["size"] == Zeros.size
-    assert (reply.body, reply.header("Content-Range")) == (b"\0\0\0", f"bytes {Zeros.size - 3}-{Zeros.size - 1}/{Zeros.size}")
+    assert (reply.body, reply.header("Content-Range")) == (
+        b"\0\0\0",
+        f"bytes {Zeros.size - 3}-{Zeros.size - 1}/{Zeros.size}",
+    )
 
 
 def test_head_has_headers_and_no_body(hub: LoopbackHub, ask: Ask) -> None:
@@ -303,7 +308,7 @@ def test_what_is_no_request_is_refused(hub: LoopbackHub, ask: Ask) -> None:
 def test_an_error_of_the_server_itself_is_raised_at_the_end(ask: Ask) -> None:
     class Liar(Zeros):
         def read(self, start: int, stop: int) -> bytes:
-            return b"x"
+            return super().read(start, stop)[:1]
 
     hub = LoopbackHub({"acme/tiny": Repository(files={"model.bin": Liar()})})
     hub.start()

@@ -82,6 +82,11 @@ def test_a_shard_that_is_listed_but_missing_is_named(read_index):
         layout_of(files, read_index=read_index)
 
 
+def test_an_index_without_any_shard_names_them():
+    with pytest.raises(NotFound, match=f"lists '{FIRST}', '{SECOND}'"):
+        layout_of({INDEX: SHARDED[INDEX]})
+
+
 def test_a_missing_shard_is_noticed_without_an_index():
     with pytest.raises(NotFound, match=f"{SECOND} is missing; 1 of 2 shards are there"):
         layout_of({FIRST: weights("a"), "config.json": b"{}"})

@@ -128,6 +128,12 @@ def test_scales_in_a_format_that_is_not_read_make_the_weight_packed():
     assert packed_names(tensors) == ["q.weight", "q.weight_scale_inv"]
 
 
+@pytest.mark.parametrize("method", [None, 3, [[]], {}])
+def test_a_method_that_is_no_text_is_not_named(method):
+    packing = find_packing(refs(q__weight=("I8", 4, 4)), {"quantization_config": {"quant_method": method}}, "x")
+    assert packing.packed == {"q.weight": "quantised by a method that is not named (I8)"}
+
+
 @pytest.mark.parametrize("config", [{"quantization_config": 3}, {"text_config": []}, {"quantization_config": None}])
 def test_a_config_of_another_form_says_nothing(config):
     assert packed_names(refs(q__weight=("I8", 4, 4)), config) == []

@@ -167,7 +167,14 @@ def scaled(weight, scale, block):
 
 @pytest.mark.parametrize(
     ("shape", "block"),
-    [((10, 7), (4, 3)), ((8, 8), (4, 4)), ((3, 5, 6), (2, 4)), ((1, 130), (128, 128)), ((2, 3), (9, 9))],
+    [
+        ((10, 7), (4, 3)),
+        ((5, 3), (2**31 - 1, 2**31 - 1)),
+        ((8, 8), (4, 4)),
+        ((3, 5, 6), (2, 4)),
+        ((1, 130), (128, 128)),
+        ((2, 3), (9, 9)),
+    ],
 )
 def test_fp8_is_multiplied_with_the_scale_of_each_block(shape, block):
     grid = (*shape[:-2], -(-shape[-2] // block[0]), -(-shape[-1] // block[1]))
@@ -248,7 +255,7 @@ def test_blocks_cover_the_tensor_in_one_buffer(rows_per_block):
         buffers.add(block.__array_interface__["data"][0])
     np.testing.assert_array_equal(np.concatenate(seen), MATRIX)
     assert len(buffers) == 1
-    assert source.ledger.bytes(["tensor"]) == MATRIX.nbytes
+    assert source.ledger.bytes(["stream"]) == MATRIX.nbytes
 
 
 def test_blocks_are_about_four_mebibytes():
