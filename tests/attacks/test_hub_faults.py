@@ -294,3 +294,11 @@ def test_a_model_read_over_http_equals_the_model_on_disk(open_at: Open) -> None:
     assert (remote.gains, remote.anatomy, remote.facts) == (local.gains, local.anatomy, local.facts)
     with hub_with() as hub:
         assert open_checkpoint(open_at(hub)).parameters == local.model.parameters
+
+
+def test_redirects_that_stay_on_the_hub_are_followed(open_at: Open) -> None:
+    options = Options(resolve_cache=True, renamed={"old/name": "acme/tiny"})
+    with hub_with(options=options) as hub:
+        read_everything(open_at(hub))
+        read_everything(open_at(hub, "old/name"))
+        assert any(line.status == 307 for line in hub.log)

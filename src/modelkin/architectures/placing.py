@@ -54,8 +54,8 @@ class Placing:
             found = self._table.place(pattern, numbers)
             if isinstance(found, Placed):
                 self._put(name, found, packed.get(name))
-            elif found:
-                self.apart[name] = found
+            elif found or name in packed:
+                self.apart[name] = found or f"packed weights ({packed[name]})"
             else:
                 self.unmapped.append(name)
         for name, placed in self._copies:

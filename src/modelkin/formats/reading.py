@@ -117,21 +117,24 @@ def iter_blocks(
 ) -> Iterator[NDArray[np.float32]]:
     """The rows of a tensor in order, in blocks (rows, shape[-1]) of about 4 MiB stored, or of `rows_per_block`.
 
-    Every block lies in the same buffer: use or copy it before asking for the next. A block holds at least one row.
+    Every block lies in the same buffer: use or copy it before asking for the next. A block holds at least one row; a
+    tensor without values has none.
     """
     if rows_per_block is not None and rows_per_block < 1:
         raise UsageError(f"a block needs at least one row, not {rows_per_block}")
     check_readable(layout, ref)
     height, width = matrix_shape(ref)
+    if ref.parameters == 0:
+        return
     if ref.strides is not None:
         yield from _slices(read_rows(source, layout, [(ref, slice(None))], kind)[0], rows_per_block)
         return
-    step = rows_per_block or max(1, BLOCK_BYTES // max(1, width * item_size(ref.dtype)))
+    step = rows_per_block or max(1, BLOCK_BYTES // (width * item_size(ref.dtype)))
     buffer = np.empty(min(step, height) * width, number_type(ref.dtype))
     plans = (plan_read(layout, ref, slice(start, start + step)) for start in range(0, height, step))
     while batch := list(islice(plans, BLOCKS_AHEAD)):
         extents = [plan.extents for plan in batch]
-        views = iter(source.read([extent for some in extents for extent in some], kind) if width else ())
+        views = iter(source.read([extent for some in extents for extent in some], kind))
         for plan, some in zip(batch, extents, strict=True):
             yield plan.finish([next(views) for _ in some], buffer)
 
@@ -154,7 +157,7 @@ def plan_read(layout: Layout, ref: TensorRef, rows: Rows) -> Plan:
     chosen = select(rows, matrix_shape(ref)[0], ref.name)
     plan = Plan(ref, chosen, rows is None)
     scale_name = layout.scales.get(ref.name)
-    if scale_name is None:
+    if scale_name is None or ref.parameters == 0:
         return plan
     return msgspec.structs.replace(plan, scaling=_scaling(ref, layout.tensors[scale_name], chosen, layout.block))
 
@@ -177,6 +180,6 @@ def _run(source: Source, plans: Sequence[Plan], kind: str) -> list[NDArray[Any]]
 
 
 def _slices(numbers: Numbers, rows_per_block: int | None) -> Iterator[Numbers]:
-    step = rows_per_block or max(1, BLOCK_BYTES // max(1, numbers.shape[1] * numbers.itemsize))
+    step = rows_per_block or max(1, BLOCK_BYTES // (numbers.shape[1] * numbers.itemsize))
     for start in range(0, len(numbers), step):
         yield numbers[start : start + step]

@@ -15,6 +15,7 @@ from modelkin.records import TensorRef
 
 Rows = slice | Sequence[int] | NDArray[np.integer[Any]] | None
 Run = tuple[int, int]
+MAX_INDICES = 1 << 28  # only a tensor without columns can claim more rows than this
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -50,6 +51,8 @@ def select(rows: Rows, height: int, name: str) -> Selection:
         start, stop, step = _slice(rows, height, name)
         if step == 1:
             return _one_run(start, stop)
+        if len(range(start, stop, step)) > MAX_INDICES:
+            raise UsageError(f"rows of {shown(name)}: more than {MAX_INDICES} single rows; ask for a range")
         return _from_indices(np.arange(start, stop, step))
     return _from_indices(_checked_indices(rows, height, name))
 

@@ -80,16 +80,15 @@ def _kind_by_magic(source: Source, fact: FileFact) -> Literal["safetensors", "to
 
 
 def _safetensors(top: Sequence[str], where: str) -> Choice | None:
-    found = [name for name in top if name.endswith(".safetensors") and not _is_adapter(name)]
-    left_out = [name for name in top if name.endswith(".safetensors") and _is_adapter(name)]
+    found = [name for name in top if name.endswith(".safetensors")]
+    whole = [name for name in found if not _is_adapter(name)]
+    weights = [name for name in whole if not name.startswith("consolidated")] or whole
+    left_out = _left_out([name for name in found if name not in weights])
     if "model.safetensors.index.json" in top:
-        return Choice("safetensors", _complete_shards(found, "model"), "model.safetensors.index.json")
-    if "model.safetensors" in found:
-        return Choice("safetensors", ("model.safetensors",))
-    others = [name for name in found if not name.startswith("consolidated")]
-    if others:
-        left_out += [name for name in found if name not in others]
-    return _every_file("safetensors", others or found, left_out, where)
+        return Choice("safetensors", _complete_shards(weights, "model"), "model.safetensors.index.json", left_out)
+    if "model.safetensors" in weights:
+        return Choice("safetensors", ("model.safetensors",), notes=left_out)
+    return _every_file("safetensors", weights, left_out, where)
 
 
 def _torch(top: Sequence[str], where: str) -> Choice | None:
@@ -100,16 +99,19 @@ def _torch(top: Sequence[str], where: str) -> Choice | None:
     if "pytorch_model.bin" in weights:
         return Choice("torch", ("pytorch_model.bin",))
     others = [name for name in weights if not name.startswith("consolidated")] or weights
-    return _every_file("torch", others, [name for name in found if name not in others], where)
+    return _every_file("torch", others, _left_out([name for name in found if name not in others]), where)
+
+
+def _left_out(names: Sequence[str]) -> tuple[str, ...]:
+    return (f"left out: {', '.join(names)}",) if names else ()
 
 
 def _every_file(
-    format: Literal["safetensors", "torch"], names: Sequence[str], left_out: Sequence[str], where: str
+    format: Literal["safetensors", "torch"], names: Sequence[str], notes: tuple[str, ...], where: str
 ) -> Choice | None:
     if not names:
         return None
     _check_complete(names, where)
-    notes = (f"left out: {', '.join(left_out)}",) if left_out else ()
     return Choice(format, tuple(names), notes=notes)
 
 

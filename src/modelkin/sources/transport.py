@@ -13,7 +13,8 @@ import importlib
 import random
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -51,15 +52,39 @@ class Gate:
 
 
 class _Lane:
-    """The connections to one origin."""
+    """The connections to one origin: a stack of permits, each naming the client whose connection may be used.
+
+    Clients are made as they are needed and off the loop, because loading certificates takes tens of milliseconds.
+    """
 
     def __init__(self, connections: int) -> None:
+        self.gate = Gate()
+        self.clients: list[Any] = []
+        self._permits: asyncio.LifoQueue[Any] = asyncio.LifoQueue()  # the latest used connection is the warmest
+        self._unclaimed = connections
+        self._making: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[Any]:
+        if self._permits.empty() and self._unclaimed:
+            share = min(self._unclaimed, CONNECTIONS_A_CLIENT)
+            self._unclaimed -= share
+            task = asyncio.ensure_future(self._make(share))
+            self._making.add(task)
+            task.add_done_callback(self._making.discard)
+        client = await self._permits.get()
+        try:
+            yield client
+        finally:
+            self._permits.put_nowait(client)
+
+    async def _make(self, share: int) -> None:
         from huggingface_hub.utils import get_async_session
 
-        self.slots = asyncio.Semaphore(connections)
-        self.gate = Gate()
-        self.clients: list[Any] = [get_async_session() for _ in range(-(-connections // CONNECTIONS_A_CLIENT))]
-        self.busy = [0] * len(self.clients)
+        client = await asyncio.to_thread(get_async_session)
+        self.clients.append(client)
+        for _ in range(share):
+            self._permits.put_nowait(client)
 
 
 class Transport:
@@ -105,9 +130,9 @@ class Transport:
         for attempt in range(ATTEMPTS):
             if attempt:
                 await asyncio.sleep(self.backoff * 2 ** (attempt - 1) * random.uniform(0.75, 1.25))
-            async with lane.slots:
+            async with lane.client() as client:
                 await lane.gate.passed(progress)
-                outcome = await self._attempt(ask, lane, ledger)
+                outcome = await _attempt(ask, lane.gate, client, ledger)
             if isinstance(outcome, str):
                 failure = outcome
             elif outcome.status in RETRIED:
@@ -118,26 +143,24 @@ class Transport:
         hint = "check the network, or try later"
         raise Unreachable(f"{failure} ({ATTEMPTS} tries)", where=ask.where, hint=hint)
 
-    async def _attempt(self, ask: Ask, lane: _Lane, ledger: Ledger) -> Answer | str:
-        """One exchange: an answer, or in words why there was none. Either way it is in the ledger."""
-        began = time.perf_counter()
-        index = lane.busy.index(min(lane.busy))
-        lane.busy[index] += 1
-        answer: Answer | None = None
-        try:
-            async with asyncio.timeout(PATIENCE + ask.expected_bytes / SLOWEST):
-                answer = await _exchange(lane.clients[index], ask)
-            lane.gate.close_for(min(used_up_for(answer.headers) or 0.0, LONGEST_WAIT))
-            return answer
-        except TimeoutError:
-            return "the answer came too slowly"
-        except ShortBody as short:
-            return str(short)
-        except _client_errors(lane.clients[index]) as error:
-            return f"{type(error).__name__} {error}".strip()
-        finally:
-            lane.busy[index] -= 1
-            ledger.record(_ledger_line(ask, answer, time.perf_counter() - began))
+
+async def _attempt(ask: Ask, gate: Gate, client: Any, ledger: Ledger) -> Answer | str:
+    """One exchange: an answer, or in words why there was none. Either way it is in the ledger."""
+    began = time.perf_counter()
+    answer: Answer | None = None
+    try:
+        async with asyncio.timeout(PATIENCE + ask.expected_bytes / SLOWEST):
+            answer = await _exchange(client, ask)
+        gate.close_for(min(used_up_for(answer.headers) or 0.0, LONGEST_WAIT))
+        return answer
+    except TimeoutError:
+        return "the answer came too slowly"
+    except ShortBody as short:
+        return str(short)
+    except _client_errors(client) as error:
+        return f"{type(error).__name__} {error}".strip()
+    finally:
+        ledger.record(_ledger_line(ask, answer, time.perf_counter() - began))
 
 
 async def _exchange(client: Any, ask: Ask) -> Answer:

@@ -143,9 +143,12 @@ def test_adapters_and_consolidated_copies_are_left_out_and_noted():
         "adapter_model.safetensors": weights("a"),
         "consolidated.safetensors": weights("a"),
     }
+    note = "left out: adapter_model.safetensors, consolidated.safetensors"
     layout = layout_of(files)
     assert files_of(layout) == ["weights.safetensors"]
-    assert layout.notes == ("left out: adapter_model.safetensors, consolidated.safetensors",)
+    assert layout.notes == (note,)
+    assert layout_of(files | {"model.safetensors": weights("a")}).notes == (note,)
+    assert layout_of(files | SHARDED).notes == (note,)
 
 
 def test_consolidated_weights_alone_are_read():

@@ -267,7 +267,19 @@ def test_blocks_are_about_four_mebibytes():
 def test_blocks_of_nothing_are_no_blocks():
     source, layout = opened({"x": np.zeros((0, 4), np.float32), "y": np.zeros((3, 0), np.float32)})
     assert list(iter_blocks(source, layout, layout.tensors["x"])) == []
-    assert [block.shape for block in iter_blocks(source, layout, layout.tensors["y"])] == [(3, 0)]
+    assert list(iter_blocks(source, layout, layout.tensors["y"])) == []
+
+
+def test_endless_rows_of_nothing_cost_nothing():
+    ref = TensorRef("x", "F8_E4M3", (2**47, 0), "x", 0, 0)
+    scale = TensorRef("x_scale_inv", "F32", (2**40, 0), "x", 0, 0)
+    layout = Layout("safetensors", {"x": ref, "x_scale_inv": scale}, scales={"x": "x_scale_inv"})
+    source = MemorySource({"x": b""})
+    whole, rows = read_rows(source, layout, [(ref, None), (ref, slice(5, None))])
+    assert (whole.shape, rows.shape) == ((2**47, 0), (2**47 - 5, 0))
+    assert list(iter_blocks(source, layout, ref)) == []
+    with pytest.raises(UsageError, match="ask for a range"):
+        read_rows(source, layout, [(ref, slice(0, None, 2))])
 
 
 def test_a_block_of_no_rows_is_refused():

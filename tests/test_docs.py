@@ -1,0 +1,71 @@
+"""What the README shows is what the program prints."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+READMES = ("README.md", "README.ko.md")
+
+
+def transcripts(text: str) -> list[tuple[str, str]]:
+    """Indented blocks that start with `$ command`: the command, and what is printed below it."""
+    blocks = re.findall(r"^    \$ (.+)\n((?:    .*\n|\n(?=    ))*)", text, re.MULTILINE)
+    return [(command, re.sub(r"^    ", "", body, flags=re.MULTILINE)) for command, body in blocks]
+
+
+def without_what_varies(text: str) -> list[str]:
+    """Seconds differ from run to run; everything else must not."""
+    lines = re.sub(r"\d+\.\d s\b", "N s", text).strip().splitlines()
+    return [line.rstrip() for line in lines if line.strip()]
+
+
+@pytest.mark.parametrize("readme", READMES)
+def test_every_transcript_is_true(readme: str) -> None:
+    found = transcripts((ROOT / readme).read_text(encoding="utf-8"))
+    assert found
+    for command, shown in found:
+        program, *arguments = command.split()
+        assert program == "modelkin"
+        done = subprocess.run([sys.executable, "-m", "modelkin", *arguments], capture_output=True, text=True, check=True)
+        assert without_what_varies(shown) == without_what_varies(done.stdout)
+
+
+@pytest.mark.parametrize("readme", READMES)
+def test_both_make_commands_are_shown_and_exist(readme: str) -> None:
+    text = (ROOT / readme).read_text(encoding="utf-8")
+    for target in ("demo", "test"):
+        assert f"make {target}" in text
+        assert subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, check=False).returncode == 0
+    assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == "make test"
+
+
+@pytest.mark.parametrize("readme", READMES)
+def test_every_link_leads_somewhere(readme: str) -> None:
+    text = (ROOT / readme).read_text(encoding="utf-8")
+    targets = re.findall(r"\]\(([^)#]+)", text)
+    assert targets
+    assert all((ROOT / target).exists() for target in targets if "://" not in target)
+
+
+@pytest.mark.parametrize("readme", READMES)
+def test_every_command_of_the_program_is_listed(readme: str) -> None:
+    from modelkin.cli import main
+
+    text = (ROOT / readme).read_text(encoding="utf-8")
+    for name in main.commands:
+        assert f"`modelkin {name}" in text
+
+
+def test_the_python_on_the_first_screen_names_things_that_exist() -> None:
+    import modelkin
+
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    used = set(re.findall(r"modelkin\.(\w+)", text)) - {"md"}
+    assert used
+    assert used <= set(modelkin.__all__)
