@@ -113,7 +113,7 @@ class _Sheet:
         """A count from 1 to LARGEST; a zero reads as absent (no experts)."""
         if isinstance(paths, int):
             return paths
-        path, value = self._first(USUAL[field] if paths is None else (paths,) if isinstance(paths, str) else paths)
+        path, value = self._first(field, paths)
         if value is None or value == 0:
             return None
         if type(value) is not int or not 0 < value <= LARGEST:
@@ -127,24 +127,24 @@ class _Sheet:
         counts = {stack: self.number("layers", path) for stack, path in stacks.items()}
         return {stack: count for stack, count in counts.items() if count is not None}
 
-    def text(self, field: str, paths: Paths) -> str | None:
-        names = USUAL[field] if paths is None else (paths,) if isinstance(paths, str) else paths
-        _, value = self._first(names) if not isinstance(names, int) else ("", None)
+    def text(self, field: str, paths: str | tuple[str, ...] | None) -> str | None:
+        _, value = self._first(field, paths)
         return value if isinstance(value, str) and len(value) <= 80 else None
 
     def flag(self, path: str) -> bool | None:
-        _, value = self._first((path,))
+        _, value = self._first("", path)
         if value is not None and type(value) is not bool:
             self.notes.append(f"the config's {path} is {_short(value)}, expected true or false")
             return None
         return value
 
-    def _first(self, paths: tuple[str, ...]) -> tuple[str, Any]:
-        for path in paths:
+    def _first(self, field: str, paths: str | tuple[str, ...] | None) -> tuple[str, Any]:
+        tried = USUAL[field] if paths is None else (paths,) if isinstance(paths, str) else paths
+        for path in tried:
             value = lookup(self._config, path)
             if value is not None:
                 return path, value
-        for path in paths:
+        for path in tried:
             if path in self._family.defaults:
                 return path, self._family.defaults[path]
         return "", None

@@ -25,7 +25,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     role: Role | None = None
     split: tuple[Role, ...] = ()
-    how: Literal["concat", "equal", "grouped", "interleaved"] = "concat"
+    how: Literal["concat", "equal", "grouped"] = "concat"
     stacked: bool = False  # a leading axis of experts
     transposed: bool | None = None  # stored (in, out); None: no, or for stacked experts by shape
     copy: bool = False  # a second place of a tied tensor: used only where the first is not stored
@@ -68,7 +68,7 @@ class Keys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     expert_intermediate: Paths = None
     experts: Paths = None
     vocabulary: Paths = None
-    activation: Paths = None
+    activation: str | tuple[str, ...] | None = None
 
 
 class When(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

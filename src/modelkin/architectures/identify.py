@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 ROLE_ORDER = {role: index for index, role in enumerate(Role)}
 STRAYS = 0.05  # the share of names that a guess by names may leave over
 MAX_NOTES = 200
+MAX_PATTERNS = 1_000  # real models have some dozens
 
 
 def identify(checkpoint: Checkpoint) -> Anatomy:
@@ -85,8 +86,8 @@ def choose_family(config: Mapping[str, Any], names: Names) -> tuple[Family, list
 
 def guess_family(names: Names) -> tuple[Family | None, list[str]]:
     """The family that places the most with (nearly) none left, and others that do as well."""
-    scores = []
-    for family in known_families():
+    scores: list[tuple[int, int, int, int, str]] = []
+    for family in known_families() if len(names.patterns) <= MAX_PATTERNS else ():
         table = Table(family, names.patterns)
         if not family.by_name or not all(table.stores(mark) for mark in family.marks):
             continue
@@ -110,7 +111,7 @@ def fitted(family: Family, config: Mapping[str, Any], names: Names) -> tuple[Fam
 
 
 def with_measured_hidden(dims: Dimensions, tensors: Mapping[str, TensorRef], names: Names, table: Table) -> Dimensions:
-    """The hidden size off the embedding's shape where no config tells it; stacked experts need it."""
+    """The hidden size off a gain's shape where no config tells it; stacked experts need it."""
     if dims.hidden is not None:
         return dims
     for name, (pattern, numbers) in names.dissected.items():

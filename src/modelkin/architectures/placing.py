@@ -133,4 +133,4 @@ class Placing:
     def _report_refused(self) -> None:
         for (roles, reason), names in self._refused.items():
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            self.notes.append(f"{roles} not taken from {names[0]}{more}: {reason}")
+            self.notes.append(f"{roles} not taken from {names[0][:120]}{more}: {reason[:200]}")

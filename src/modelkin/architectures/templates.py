@@ -16,6 +16,9 @@ from modelkin.errors import UnreadableError
 from modelkin.records import Role
 
 STACKS = ("encoder", "decoder")
+LONGEST_NAME = 500  # a longer one is no family's, and would cost time in all of them
+MAX_WRAPPERS = 8
+LONGEST_ENDING = 6  # components
 _NUMBER = re.compile(r"(?<![^.])[0-9]{1,9}(?![^.])")  # a longer one is no layer
 
 
@@ -56,7 +59,9 @@ def common() -> Common:
 
 def dissect(name: str) -> tuple[str, tuple[int, ...]]:
     """`model.layers.3.mlp.up_proj.weight` -> (`model.layers.{}.mlp.up_proj.weight`, (3,))."""
-    name = name.replace(".base_layer.", ".")
+    if len(name) > LONGEST_NAME:
+        return "", ()
+    name = name.replace(".base_layer.", ".").replace("{", "{{")  # no stored name may pass for a pattern
     return _NUMBER.sub("{}", name), tuple(map(int, _NUMBER.findall(name)))
 
 
@@ -197,7 +202,9 @@ def _stacked_names(template: str) -> list[tuple[str, str]]:
 def _unwrapped(pattern: str, wrappers: frozenset[str] | set[str]) -> Iterator[str]:
     yield pattern
     head, dot, rest = pattern.partition(".")
-    while dot and head in wrappers:
+    for _ in range(MAX_WRAPPERS):
+        if not dot or head not in wrappers:
+            return
         yield rest
         head, dot, rest = rest.partition(".")
 
@@ -211,7 +218,7 @@ def _endings(pattern: str) -> Iterator[tuple[str, Binds]]:
         return
     lead = "".join(f"{{{bind}}}." for bind in binds)
     tail = parts[numbered[-1] + 1 :] if numbered else parts
-    for start in range(len(tail) - 1):
+    for start in range(max(0, len(tail) - LONGEST_ENDING), len(tail) - 1):
         yield lead + ".".join(tail[start:]), binds
 
 

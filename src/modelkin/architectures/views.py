@@ -173,9 +173,7 @@ def _pieces(placed: Placed, out: int, inside: int | None, dims: Dimensions) -> l
         raise CannotCut(f"{out} rows do not divide by {len(roles)}")
     part = out // len(roles)
     _check_part(placed, part, inside, dims)
-    if how == "equal":
-        return _one_after_another(roles, [part] * len(roles))
-    return [_Piece(role, part, index, 1, len(roles)) for index, role in enumerate(roles)]
+    return _one_after_another(roles, [part] * len(roles))
 
 
 def _one_after_another(roles: tuple[Role, ...], sizes: list[int]) -> list[_Piece]:

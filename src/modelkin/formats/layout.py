@@ -73,8 +73,7 @@ def _read_parts(source: Source, choice: Choice, read_index: bool) -> tuple[list[
         )
     added = [name for name in listed if name not in choice.files]
     parts += _parts(read_together(source, _readers(source, choice, added)))
-    check_agreement(weight_map, parts, f"{source.id}/{choice.index}")
-    return parts, ()
+    return parts, check_agreement(weight_map, parts, f"{source.id}/{choice.index}")
 
 
 def _readers(source: Source, choice: Choice, names: Sequence[str]) -> list[Steps[Part | WeightMap]]:

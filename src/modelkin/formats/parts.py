@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -31,20 +31,38 @@ class Part(msgspec.Struct, frozen=True):
 
 
 def read_together(source: Source, readers: Sequence[Steps[T]], kind: str = "header") -> list[T]:
-    """Run readers side by side: in each round, what all of them ask for is a single read of the source."""
+    """Run readers side by side: in each round, what all of them ask for is a single read of the source.
+
+    A reader goes on as soon as its own bytes have arrived, while those of others are still on the way.
+    """
     found: dict[int, T] = {}
-    sent: dict[int, list[memoryview] | None] = dict.fromkeys(range(len(readers)))
-    while sent:
-        asked: dict[int, list[Extent]] = {}
-        for number, views in sent.items():
-            try:
-                asked[number] = next(readers[number]) if views is None else readers[number].send(views)
-            except StopIteration as end:
-                found[number] = end.value
-        extents = [extent for wanted in asked.values() for extent in wanted]
-        arrived = iter(source.read(extents, kind) if extents else ())
-        sent = {number: [next(arrived) for _ in wanted] for number, wanted in asked.items()}
+    asked: dict[int, list[Extent]] = {}
+
+    def advance(number: int, views: list[memoryview] | None) -> None:
+        try:
+            asked[number] = next(readers[number]) if views is None else readers[number].send(views)
+        except StopIteration as end:
+            found[number] = end.value
+
+    for number in range(len(readers)):
+        advance(number, None)
+    while asked:
+        this_round, asked = asked, {}
+        for number, views in _arrived(source, this_round, kind):
+            advance(number, views)
     return [found[number] for number in range(len(readers))]
+
+
+def _arrived(source: Source, asked: dict[int, list[Extent]], kind: str) -> Iterator[tuple[int, list[memoryview]]]:
+    """Who asked, and all the bytes asked for, as soon as they are complete."""
+    owners = [(number, index) for number, extents in asked.items() for index in range(len(extents))]
+    views: dict[int, dict[int, memoryview]] = {number: {} for number in asked}
+    yield from ((number, []) for number, extents in asked.items() if not extents)
+    for place, view in source.arrivals([extent for extents in asked.values() for extent in extents], kind):
+        number, index = owners[place]
+        views[number][index] = view
+        if len(views[number]) == len(asked[number]):
+            yield number, [views[number][i] for i in range(len(asked[number]))]
 
 
 def checked_shape(shape: Any, name: str, where: str) -> tuple[int, ...]:

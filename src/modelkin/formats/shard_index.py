@@ -42,16 +42,18 @@ def shard_names(index: WeightMap, where: str) -> list[str]:
     return names
 
 
-def check_agreement(index: WeightMap, parts: Sequence[Part], where: str) -> None:
-    """Every tensor lies in the shard that the index names, and the index names every tensor."""
+def check_agreement(index: WeightMap, parts: Sequence[Part], where: str) -> tuple[str, ...]:
+    """Every tensor of the index must lie in the shard that it names, and every shard must be named.
+
+    A tensor that the index leaves out in a shard that it names is a note: who loads the shard loads it as well.
+    """
     held = {part.file: {ref.name for ref in part.tensors} for part in parts}
     for name, file in index.weight_map.items():
         if name not in held[file]:
             raise HeaderLies(f"the index puts {shown(name)} into {file}, whose header does not list it", where=where)
-    for file, names in held.items():
-        for name in names:
-            if index.weight_map.get(name) != file:
-                raise HeaderLies(
-                    f"{file} holds {shown(name)}, which the index puts into {shown(index.weight_map.get(name))}",
-                    where=where,
-                )
+    if strays := sorted(held.keys() - set(index.weight_map.values())):
+        raise HeaderLies(f"the index names no tensor of {shown(strays[0])}, which is one of the shards", where=where)
+    unlisted = [name for names in held.values() for name in sorted(names) if name not in index.weight_map]
+    if not unlisted:
+        return ()
+    return (f"the index leaves out {len(unlisted)} stored tensors, {shown(unlisted[0])} among them",)

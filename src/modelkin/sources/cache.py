@@ -33,6 +33,7 @@ CREATE TABLE IF NOT EXISTS refs (
 );
 """
 SCHEMA_VERSION = 1
+OPENING_TRIES = 500
 DEFAULT_CAP = 4 << 30
 MEMORY_CAP = 256 << 20
 LARGEST_BODY = 16 << 20  # larger reads are passes over whole tensors; they would push everything else out
@@ -107,17 +108,28 @@ class RangeCache:
             self._prepare()
 
     def _prepare(self) -> None:
-        self._db.execute("PRAGMA journal_mode=WAL")
+        self._use_wal()
         self._db.execute("PRAGMA synchronous=NORMAL")
-        version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        if version not in (0, SCHEMA_VERSION):
-            raise CacheError(
-                f"was written by another version of modelkin (schema {version})",
-                where=str(self.path),
-                hint="run `modelkin cache clear`",
-            )
-        if version == 0:
-            self._db.executescript(SCHEMA + f"PRAGMA user_version={SCHEMA_VERSION};")
+        with self._transaction():
+            version = self._db.execute("PRAGMA user_version").fetchone()[0]
+            if version == 0:
+                for statement in filter(None, map(str.strip, SCHEMA.split(";"))):
+                    self._db.execute(statement)
+                self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+            elif version != SCHEMA_VERSION:
+                raise sqlite3.DatabaseError(f"it was written by another version of modelkin (schema {version})")
+
+    def _use_wal(self) -> None:
+        """Readers and a writer at once. SQLite does not wait for others while it switches, so we do."""
+        for _ in range(OPENING_TRIES):
+            try:
+                self._db.execute("PRAGMA journal_mode=WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error):
+                    raise
+                time.sleep(0.02)
+        raise sqlite3.OperationalError("another process keeps it locked")
 
     def get(self, repository: str, revision: str, extents: Iterable[Extent]) -> dict[Extent, bytes]:
         """Those of the extents that lie inside a kept one."""

@@ -7,7 +7,8 @@ this one. Bytes come, in this order, from the Hub's own cache on disk, from our 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -15,12 +16,13 @@ from modelkin.errors import OfflineMiss, ServerLies
 from modelkin.records import Exchange, Extent, FileFact, Origin
 from modelkin.sources.address import HubAddress
 from modelkin.sources.cache import CacheError, RangeCache
-from modelkin.sources.plan import assemble, coalesced
+from modelkin.sources.plan import assemble, coalesced, covering
 from modelkin.sources.protocol import Ledger, Progress, checked_extents, no_progress
 from modelkin.sources.snapshot import Snapshot
 from modelkin.sources.transport import Transport
 from modelkin.sources.wire import CommitFiles, HubWire, TreeEntry
 
+_Arrivals = Iterator[tuple[Extent, memoryview]]
 TREE = "/tree"  # the listing is kept beside the files, under a name that no file can have
 
 
@@ -66,13 +68,22 @@ class HubSource:
         return self._files.facts
 
     def read(self, extents: Sequence[Extent], kind: str = "file") -> list[memoryview]:
+        found = dict(self.arrivals(extents, kind))
+        return [found[place] for place in range(len(extents))]
+
+    def arrivals(self, extents: Sequence[Extent], kind: str = "file") -> Iterator[tuple[int, memoryview]]:
         checked_extents(self._files.facts, extents, self.id)
-        found: dict[Extent, memoryview] = {e: memoryview(b"") for e in extents if e.size == 0}
-        for look in (self._downloaded, self._cached, self._fetched):
-            missing = [e for e in dict.fromkeys(extents) if e not in found]
-            if missing:
-                found |= look(missing, kind)
-        return [found[extent] for extent in extents]
+        places = defaultdict(list)
+        for place, extent in enumerate(extents):
+            places[extent].append(place)
+        missing = list(places)
+        for look in (self._empty, self._downloaded, self._cached, self._fetched):
+            found = set()
+            for extent, view in look(missing, kind) if missing else ():
+                found.add(extent)
+                for place in places[extent]:
+                    yield place, view
+            missing = [extent for extent in missing if extent not in found]
 
     def close(self) -> None:
         self._snapshot.close()
@@ -121,40 +132,50 @@ class HubSource:
             facts[entry.path] = FileFact(entry.path, entry.size, entry.lfs.oid if entry.lfs else None)
         return facts
 
-    def _downloaded(self, extents: Sequence[Extent], kind: str) -> dict[Extent, memoryview]:
-        found = {}
+    def _empty(self, extents: Sequence[Extent], kind: str) -> _Arrivals:  # noqa: ARG002
+        return ((extent, memoryview(b"")) for extent in extents if extent.size == 0)
+
+    def _downloaded(self, extents: Sequence[Extent], kind: str) -> _Arrivals:
         for extent in extents:
             view = self._snapshot.read(self.revision, extent, self._files.facts[extent.file].size)
             if view is not None:
-                found[extent] = view
                 self._record(kind, extent, "hub-cache")
-        return found
+                yield extent, view
 
-    def _cached(self, extents: Sequence[Extent], kind: str) -> dict[Extent, memoryview]:
-        found = {}
+    def _cached(self, extents: Sequence[Extent], kind: str) -> _Arrivals:
         for extent, body in self._cache.get(self._key, self.revision, extents).items():
-            found[extent] = memoryview(body)
             self._record(kind, extent, "cache")
-        return found
+            yield extent, memoryview(body)
 
-    def _fetched(self, missing: Sequence[Extent], kind: str) -> dict[Extent, memoryview]:
-        first = missing[0]
-        if self._offline:
-            what = f"bytes {first.start}–{first.stop} of {first.file} are not on this machine"
-            raise OfflineMiss(what, where=self.id, hint="run once without --offline")
-        plain = sorted({e.file for e in missing if self._files.is_plain(e.file)})
-        pieces = [Extent(name, 0, self._files.facts[name].size) for name in plain]
-        pieces += coalesced(e for e in missing if e.file not in plain)
+    def _fetched(self, missing: Sequence[Extent], kind: str) -> _Arrivals:
+        pieces = self._plan(missing)
+        parts = {extent: covering(extent, pieces[extent.file]) for extent in missing}
+        waiting = defaultdict(list)
+        for extent, needed in parts.items():
+            for piece in needed:
+                waiting[piece].append(extent)
         bodies: dict[Extent, bytes] = {}
         try:
-            self._wire.fetch(self._files, pieces, kind, bodies)
+            for piece, body in self._wire.fetch(self._files, list(chain(*pieces.values())), kind):
+                bodies[piece] = body
+                for extent in waiting[piece]:
+                    if all(part in bodies for part in parts[extent]):
+                        yield extent, assemble(extent, parts[extent], bodies)
         finally:
             if kind != "stream":
                 self._keep(bodies)  # also what had arrived before a failure
-        order = defaultdict(list)
-        for piece in sorted(bodies):
-            order[piece.file].append(piece)
-        return {extent: assemble(extent, bodies, order[extent.file]) for extent in missing}
+
+    def _plan(self, missing: Sequence[Extent]) -> dict[str, list[Extent]]:
+        """The requests to make, by file."""
+        if self._offline:
+            first = missing[0]
+            what = f"bytes {first.start}–{first.stop} of {first.file} are not on this machine"
+            raise OfflineMiss(what, where=self.id, hint="run once without --offline")
+        plain = sorted({e.file for e in missing if self._files.is_plain(e.file)})
+        pieces = {name: [Extent(name, 0, self._files.facts[name].size)] for name in plain}
+        for piece in coalesced(e for e in missing if e.file not in pieces):
+            pieces.setdefault(piece.file, []).append(piece)
+        return pieces
 
     def _keep(self, bodies: Mapping[Extent, bytes]) -> None:
         self._keeping(lambda: self._cache.put(self._key, self.revision, bodies.items()))

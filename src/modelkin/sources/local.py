@@ -7,7 +7,7 @@ import mmap
 import os
 import stat
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from modelkin.errors import HeaderLies, NotFound
@@ -37,6 +37,9 @@ class LocalSource:
     def read(self, extents: Sequence[Extent], kind: str = "file") -> list[memoryview]:
         checked_extents(self._facts, extents, self.id)
         return [self._read(extent, kind) for extent in extents]
+
+    def arrivals(self, extents: Sequence[Extent], kind: str = "file") -> Iterator[tuple[int, memoryview]]:
+        yield from enumerate(self.read(extents, kind))
 
     def hash_files(self, largest: int | None = None, progress: Progress = no_progress) -> None:
         """Compute the sha256 of every file up to `largest` bytes (None: of all); this reads them whole."""

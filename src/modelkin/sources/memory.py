@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from modelkin.records import Exchange, Extent, FileFact
 from modelkin.sources.protocol import Ledger, checked_extents
@@ -29,6 +29,9 @@ class MemorySource:
         for e in extents:
             self.ledger.record(Exchange(kind, e.file, e.start, e.stop, 0, e.size, 0.0, "memory"))
         return [memoryview(self._bodies[e.file]).toreadonly()[e.start : e.stop] for e in extents]
+
+    def arrivals(self, extents: Sequence[Extent], kind: str = "file") -> Iterator[tuple[int, memoryview]]:
+        yield from enumerate(self.read(extents, kind))
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 
 from modelkin.records import Extent
@@ -37,17 +38,21 @@ def _split(extent: Extent, part: int) -> list[Extent]:
     return [Extent(extent.file, start, min(start + part, extent.stop)) for start in starts]
 
 
-def assemble(extent: Extent, pieces: Mapping[Extent, bytes | memoryview], order: Sequence[Extent]) -> memoryview:
-    """The bytes of `extent` out of fetched pieces; `order` lists the pieces of this file, sorted by start."""
-    found: list[memoryview] = []
-    at = extent.start
-    for piece in order:
-        if piece.stop <= at or at >= extent.stop:
-            continue
-        if piece.start > at:
+def covering(extent: Extent, pieces: Sequence[Extent]) -> list[Extent]:
+    """Those of the pieces of a plan (sorted, as `coalesced` gives them) that `extent` is made of."""
+    first = bisect_right(pieces, extent.start, key=lambda piece: piece.start) - 1
+    found = []
+    for piece in pieces[max(first, 0) :]:
+        if piece.start >= extent.stop:
             break
-        found.append(memoryview(pieces[piece])[at - piece.start : min(piece.stop, extent.stop) - piece.start])
-        at = min(piece.stop, extent.stop)
-    if at < extent.stop:
-        raise AssertionError(f"the plan does not cover {extent}")
-    return found[0] if len(found) == 1 else memoryview(b"".join(found))
+        found.append(piece)
+    return found
+
+
+def assemble(extent: Extent, parts: Sequence[Extent], bodies: Mapping[Extent, bytes]) -> memoryview:
+    """The bytes of `extent` out of the pieces that cover it."""
+    views = []
+    for part in parts:
+        start, stop = max(extent.start, part.start), min(extent.stop, part.stop)
+        views.append(memoryview(bodies[part])[start - part.start : stop - part.start])
+    return views[0] if len(views) == 1 else memoryview(b"".join(views))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from modelkin.errors import HeaderLies, NotFound
@@ -65,6 +65,9 @@ class Source(Protocol):
 
     def read(self, extents: Sequence[Extent], kind: str = "file") -> list[memoryview]:
         """The bytes of each extent, in order, exactly; read-only. Raises rather than return short."""
+
+    def arrivals(self, extents: Sequence[Extent], kind: str = "file") -> Iterator[tuple[int, memoryview]]:
+        """The same as (place in `extents`, bytes), as they arrive, so that work can begin before the last is here."""
 
     def close(self) -> None: ...
 

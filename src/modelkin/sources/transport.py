@@ -14,6 +14,7 @@ import random
 import threading
 import time
 from collections.abc import AsyncIterator, Coroutine
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -100,12 +101,16 @@ class Transport:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Do it on the transport's loop; the caller waits, and an interrupt cancels the work."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = self.start(work)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
+
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begin it on the transport's loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
         if self._loop.is_closed():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from queue import SimpleQueue
 from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -65,9 +66,17 @@ class HubWire:
         """Every file with its size and, for large ones, its sha256; nothing of their contents is read."""
         return self._transport.run(self._tree(commit))
 
-    def fetch(self, files: CommitFiles, pieces: Sequence[Extent], kind: str, bodies: dict[Extent, bytes]) -> None:
-        """Fill `bodies` side by side; on failure it holds what had arrived."""
-        self._transport.run(self._fetch_all(files, pieces, kind, bodies))
+    def fetch(self, files: CommitFiles, pieces: Sequence[Extent], kind: str) -> Iterator[tuple[Extent, bytes]]:
+        """Pieces in the order of their arrival, fetched side by side."""
+        arrived: SimpleQueue[tuple[Extent, bytes] | None] = SimpleQueue()
+        work = self._transport.start(self._fetch_all(files, pieces, kind, arrived))
+        work.add_done_callback(lambda _: arrived.put(None))
+        try:
+            while (item := arrived.get()) is not None:
+                yield item
+            work.result()
+        finally:
+            work.cancel()
 
     async def _tree(self, commit: str) -> list[TreeEntry]:
         url: str | None = f"{self.endpoint}/api/models/{self.repository}/tree/{commit}?recursive=true&expand=false"
@@ -91,14 +100,16 @@ class HubWire:
         return None
 
     async def _fetch_all(
-        self, files: CommitFiles, pieces: Sequence[Extent], kind: str, bodies: dict[Extent, bytes]
+        self, files: CommitFiles, pieces: Sequence[Extent], kind: str, arrived: SimpleQueue[tuple[Extent, bytes] | None]
     ) -> None:
-        total = sum(piece.size for piece in pieces)
+        total, done = sum(piece.size for piece in pieces), 0
 
         async def fetch(piece: Extent) -> None:
+            nonlocal done
             one = self._fetch_plain if files.is_plain(piece.file) else self._fetch_range
-            bodies[piece] = await one(files, piece, kind)
-            self.progress(f"reading {self.repository}", sum(map(len, bodies.values())), total)
+            arrived.put((piece, await one(files, piece, kind)))
+            done += piece.size
+            self.progress(f"reading {self.repository}", done, total)
 
         tasks = [asyncio.ensure_future(fetch(piece)) for piece in pieces]
         try:

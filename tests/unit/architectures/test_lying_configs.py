@@ -98,6 +98,21 @@ def test_names_that_are_no_names_are_left_over(name: str) -> None:
     assert anatomy.unmapped == (name,)
 
 
+def test_a_name_that_looks_like_a_pattern_is_no_extra_layer() -> None:
+    shapes = dict.fromkeys(("model.layers.{}.eh_proj.weight", "model.layers.{}.x"), (4, 4))
+    anatomy = identify(named(shapes, LLAMA | {"model_type": "glm4_moe"}))
+    assert set(anatomy.unmapped) == set(shapes)
+
+
+def test_many_strange_names_do_not_take_long() -> None:
+    shapes = {f"{'model.' * 1000}x{i}.weight": (4, 4) for i in range(2000)}
+    shapes |= {f"{'a.' * 200}x{i}.q_proj.weight": (4, 4) for i in range(4000)}
+    for config in ({}, {"model_type": "nobody"}, LLAMA):
+        start = time.process_time()
+        identify(named(shapes, config))
+        assert time.process_time() - start < 5
+
+
 def test_absurd_layer_numbers_are_not_counted_up_to() -> None:
     shapes = llama_shapes() | {"model.layers.999999999.mlp.up_proj.weight": (48, 32)}
     anatomy = identify(named(shapes, LLAMA))

@@ -102,12 +102,18 @@ def test_a_single_shard_may_be_looked_at_alone():
     [
         ({"a": FIRST, "b": FIRST}, f"puts 'b' into {FIRST}"),
         ({"a": FIRST, "b": SECOND, "c": SECOND}, f"puts 'c' into {SECOND}"),
-        ({"a": FIRST}, f"{SECOND} holds 'b', which the index puts into None"),
+        ({"a": FIRST}, f"names no tensor of '{SECOND}'"),
     ],
 )
 def test_an_index_that_disagrees_with_a_header_lies(weight_map, found):
     with pytest.raises(HeaderLies, match=found):
         layout_of(SHARDED | {INDEX: index_of(weight_map)})
+
+
+def test_a_tensor_that_the_index_leaves_out_is_noted():
+    layout = layout_of({FIRST: weights("a", "c"), SECOND: weights("b"), INDEX: index_of({"a": FIRST, "b": SECOND})})
+    assert list(layout.tensors) == ["a", "c", "b"]
+    assert any("'c'" in note for note in layout.notes)
 
 
 @pytest.mark.parametrize(

@@ -90,3 +90,28 @@ def test_two_processes_may_use_one_cache_at_once(tmp_path: Path) -> None:
     for worker in workers:
         worker.join(60)
         assert worker.exitcode == 0
+
+
+def _open_and_close(path: Path, rounds: int) -> None:
+    for i in range(rounds):
+        RangeCache(path.with_name(f"c{i}.sqlite")).close()
+
+
+def test_several_processes_may_open_a_new_cache_at_once(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_open_and_close, args=(tmp_path / "c.sqlite", 60)) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+        assert worker.exitcode == 0
+
+
+def test_a_cache_of_another_version_is_refused(tmp_path: Path) -> None:
+    import sqlite3
+
+    db = sqlite3.connect(tmp_path / "c.sqlite")
+    db.execute("PRAGMA user_version=99")
+    db.close()
+    with pytest.raises(CacheError, match="schema 99"):
+        RangeCache(tmp_path / "c.sqlite")

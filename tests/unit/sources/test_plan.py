@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modelkin.records import Extent
-from modelkin.sources.plan import assemble, coalesced
+from modelkin.sources.plan import assemble, coalesced, covering
 
 BODY = bytes(range(256)) * 40
 
@@ -44,4 +44,4 @@ def test_whatever_is_wanted_can_be_assembled_from_the_plan(wanted: list[Extent],
     for extent in wanted:
         if extent.size:
             order = [piece for piece in pieces if piece.file == extent.file]
-            assert assemble(extent, bodies, order) == BODY[extent.start : extent.stop]
+            assert assemble(extent, covering(extent, order), bodies) == BODY[extent.start : extent.stop]
