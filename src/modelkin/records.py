@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 
-class Extent(msgspec.Struct, frozen=True, order=True):
+class Extent(msgspec.Struct, frozen=True, order=True, gc=False):
     """Bytes [start, stop) of one file."""
 
     file: str
@@ -44,7 +44,7 @@ class Exchange(msgspec.Struct, frozen=True):
     origin: Origin
 
 
-class TensorRef(msgspec.Struct, frozen=True):
+class TensorRef(msgspec.Struct, frozen=True, gc=False):
     """Where a stored tensor lies; no data. `strides` (in elements) only where it is not row-major."""
 
     name: str
@@ -69,6 +69,8 @@ class TensorRef(msgspec.Struct, frozen=True):
 
 class Role(StrEnum):
     """What a tensor is for. Norm roles say who reads or wrote what they scale."""
+
+    __hash__ = str.__hash__  # the enum's own is slow, and slots are hashed by the ten thousand
 
     EMBEDDING = "embedding"
     HEAD = "head"
@@ -156,7 +158,7 @@ class Role(StrEnum):
         return self.value.endswith("_bias") and self is not Role.RELATIVE_BIAS
 
 
-class Slot(msgspec.Struct, frozen=True, order=True):
+class Slot(msgspec.Struct, frozen=True, order=True, gc=False, cache_hash=True):
     """A place in a model: a role, and where it applies the stack, layer and expert."""
 
     role: Role

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
@@ -19,7 +18,7 @@ STACKS = ("encoder", "decoder")
 LONGEST_NAME = 500  # a longer one is no family's, and would cost time in all of them
 MAX_WRAPPERS = 8
 LONGEST_ENDING = 6  # components
-_NUMBER = re.compile(r"(?<![^.])[0-9]{1,9}(?![^.])")  # a longer one is no layer
+LONGEST_NUMBER = 9  # a longer one is no layer
 
 
 class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,7 +61,13 @@ def dissect(name: str) -> tuple[str, tuple[int, ...]]:
     if len(name) > LONGEST_NAME:
         return "", ()
     name = name.replace(".base_layer.", ".").replace("{", "{{")  # no stored name may pass for a pattern
-    return _NUMBER.sub("{}", name), tuple(map(int, _NUMBER.findall(name)))
+    parts = name.split(".")
+    numbers = []
+    for index, part in enumerate(parts):
+        if part.isdecimal() and part.isascii() and len(part) <= LONGEST_NUMBER:
+            numbers.append(int(part))
+            parts[index] = "{}"
+    return ".".join(parts), tuple(numbers)
 
 
 def bias_of(role: Role) -> Role | None:

@@ -38,7 +38,9 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     data_offsets: tuple[int, int]
 
 
+_Table = tuple[dict[str, str], dict[str, _Entry]]
 _decode_entry = msgspec.json.Decoder(_Entry).decode
+_decode_entries = msgspec.json.Decoder(dict[str, _Entry]).decode
 _decode_metadata = msgspec.json.Decoder(dict[str, str]).decode
 
 
@@ -74,8 +76,14 @@ def header_length(start: memoryview, file_size: int, where: str) -> int:
 
 def parse_header(text: bytes, fact: FileFact, where: str) -> Part:
     """Tensors, metadata and notes of a header; `text` is the JSON alone."""
+    metadata, entries = _at_one_stroke(text, where) or _walked(text, where)
     data_start = 8 + len(text)
-    tensors: dict[str, TensorRef] = {}
+    refs = tuple(_tensor(name, entry, fact, data_start, where) for name, entry in entries.items())
+    return Part(fact.name, refs, metadata, _unclaimed(refs, data_start, fact, where))
+
+
+def _walked(text: bytes, where: str) -> _Table:
+    tensors: dict[str, _Entry] = {}
     metadata: dict[str, str] | None = None
     for name, body in _members(text, where):
         if name in tensors or (name == "__metadata__" and metadata is not None):
@@ -85,9 +93,28 @@ def parse_header(text: bytes, fact: FileFact, where: str) -> Part:
         elif len(tensors) == MAX_TENSORS:
             raise HeaderLies(f"more than {MAX_TENSORS} tensors in one header", where=where)
         else:
-            tensors[name] = _tensor(name, _entry(name, body, where), fact, data_start, where)
-    refs = tuple(tensors.values())
-    return Part(fact.name, refs, metadata or {}, _unclaimed(refs, data_start, fact, where))
+            tensors[name] = _entry(name, body, where)
+    return metadata or {}, tensors
+
+
+def _at_one_stroke(text: bytes, where: str) -> _Table | None:
+    """The table of a header whose form leaves no doubt, three times as fast; None where it must be walked.
+
+    Metadata stands first, where the reference library writes it. Every entry of three fields has ten quotes. If that
+    adds up, no key stands twice, outside or inside: a duplicate brings its quotes into the text, not into the result.
+    """
+    first = _MEMBER.match(text, 1)
+    if text[:1] != b"{" or first is None or first[3] != b",":
+        return None
+    metadata = _metadata(first[2], where) if first[1] == b'"__metadata__"' else {}
+    table = b"{" + text[first.end() :] if first[1] == b'"__metadata__"' else text
+    try:
+        entries = _decode_entries(table)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None  # the walk names what is wrong
+    if table.count(b'"') != 10 * len(entries) or b"\\" in table or len(entries) > MAX_TENSORS:
+        return None
+    return metadata, entries
 
 
 def _members(text: bytes, where: str) -> Iterator[tuple[str, bytes]]:
