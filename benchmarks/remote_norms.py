@@ -24,10 +24,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from layouts import glm_45_air, solar_open_100b
-from modelkin.demo.hub import LoopbackHub
 
 from modelkin.architectures import identify
 from modelkin.checkpoint import open_checkpoint
+from modelkin.demo.hub import LoopbackHub
 from modelkin.inspection import gain_statistics
 from modelkin.sources.address import HubAddress
 from modelkin.sources.cache import RangeCache

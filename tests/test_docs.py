@@ -32,7 +32,9 @@ def test_every_transcript_is_true(readme: str) -> None:
     for command, shown in found:
         program, *arguments = command.split()
         assert program == "modelkin"
-        done = subprocess.run([sys.executable, "-m", "modelkin", *arguments], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "modelkin", *arguments], capture_output=True, text=True, check=True
+        )
         assert without_what_varies(shown) == without_what_varies(done.stdout)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 import time
@@ -224,14 +225,23 @@ def test_a_commit_given_by_the_user_is_not_looked_up(open_at: Open) -> None:
         assert not any("/revision/" in line.path for line in hub.log)
 
 
-def test_hashes_come_from_the_listing_before_a_byte_is_read(open_at: Open) -> None:
-    import hashlib
-
+@pytest.mark.parametrize("pinned", [False, True])
+def test_hashes_come_from_the_listing_before_a_byte_is_read(open_at: Open, pinned: bool) -> None:
     with hub_with(options=Options(page_size=2)) as hub:
-        source = open_at(hub)
+        revision = hub.repositories["acme/tiny"].refs["main"] if pinned else "main"
+        source = open_at(hub, revision=revision)
         assert source.files()[SHARD].sha256 == hashlib.sha256(FILES[SHARD]).hexdigest()
-        assert source.files().keys() == FILES.keys()
+        assert {name: fact.size for name, fact in source.files().items()} == {n: len(b) for n, b in FILES.items()}
         assert not any("/resolve/" in line.path for line in hub.log)
+        assert len(hub.log) == (3 if pinned else 1)
+
+
+def test_a_host_that_names_files_without_sizes_is_asked_for_its_tree(open_at: Open) -> None:
+    bare = {"siblings": [{"rfilename": name} for name in FILES]}
+    with LoopbackHub({"acme/tiny": Repository(FILES, info=bare)}) as hub:
+        source = open_at(hub)
+        assert any("/tree/" in line.path for line in hub.log)
+        read_everything(source)
 
 
 # --- caches ---------------------------------------------------------------------------------------------------------

@@ -438,12 +438,9 @@ FAMILIES = (
         SEQ2SEQ | {"max_position_embeddings": 40},
         "model.",
         (BART_ENCODER, BART_DECODER),
-        outer={
-            Role.EMBEDDING: ("model.shared.weight",),
-            Role.POSITION: ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"),
-        },
+        outer=SHARED_EMBEDDING
+        | {Role.POSITION: ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")},
         final=both(Role.EMBEDDING_NORM, "model.{}.layernorm_embedding"),
-        apart=("final_logits_bias",),  # a buffer of zeros that no training touches; Marian's is trained
     ),
     paired(
         "t5",

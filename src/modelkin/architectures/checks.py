@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
 from modelkin.architectures.config import Dimensions
-from modelkin.architectures.facts import measured_hidden
 from modelkin.architectures.placing import OUTSIDE, Placing
 from modelkin.records import Role, Slot
 
@@ -16,15 +15,15 @@ Place = tuple[str, int]  # stack, layer
 Part = tuple[Role, bool]  # role, one of several experts?
 
 
-def check_anatomy(placing: Placing, dims: Dimensions) -> list[str]:
-    """Layers, tensors and experts that are missing, and shapes that contradict the config."""
+def check_anatomy(placing: Placing, dims: Dimensions, hidden: int | None) -> list[str]:
+    """Layers, tensors and experts that are missing, and shapes that contradict the config; `hidden` is measured."""
     parts = _parts_of_layers(placing.slots)
     return [
         *_layer_counts(placing, dims),
         *_missing_parts(parts),
         *_absent_everywhere(placing),
         *_expert_counts(placing.slots, dims),
-        *_shapes(placing, dims),
+        *_shapes(placing, dims, hidden),
     ]
 
 
@@ -85,8 +84,7 @@ def _expert_counts(slots: Iterable[Slot], dims: Dimensions) -> Iterator[str]:
             yield f"layer {where} has {role.value} for {count} experts, others for {usual}"
 
 
-def _shapes(placing: Placing, dims: Dimensions) -> Iterator[str]:
-    hidden = measured_hidden(placing)
+def _shapes(placing: Placing, dims: Dimensions, hidden: int | None) -> Iterator[str]:
     if dims.hidden is not None and hidden is not None and dims.hidden != hidden:
         yield f"the config says hidden size {dims.hidden}, the tensors show {hidden}"
     expected: dict[Role, int | None] = {Role.EMBEDDING: dims.vocabulary, Role.UP: dims.intermediate}
@@ -95,8 +93,8 @@ def _shapes(placing: Placing, dims: Dimensions) -> Iterator[str]:
         expected |= {Role.Q: dims.heads * dims.head_dim, Role.K: dims.kv_heads * dims.head_dim}
     wrong: dict[Role, list[Slot]] = defaultdict(list)
     for slot, view in placing.slots.items():
-        rows = expected.get(slot.role)
-        if rows is not None and slot.expert is None and slot.stack != "decoder" and view.shape[0] != rows:
+        rows = expected.get(slot.role) if slot.expert is None else None
+        if rows is not None and slot.stack != "decoder" and view.shape[0] != rows:
             wrong[slot.role].append(slot)
     for role, bad in wrong.items():
         rows = placing.slots[bad[0]].shape[0]

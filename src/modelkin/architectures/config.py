@@ -40,6 +40,7 @@ class Dimensions(NamedTuple):
     layers: Mapping[str, int] = MappingProxyType({})  # by stack; "" where there is one
     activation: str | None = None
     tied: bool | None = None
+    stacked_shape: tuple[int, ...] | None = None  # measured: of one expert's down matrix in a stack
 
 
 def text_part(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,6 +97,7 @@ def read_dimensions(config: Mapping[str, Any], family: Family) -> tuple[Dimensio
         layers=sheet.layers(),
         activation=sheet.text("activation", family.keys.activation),
         tied=sheet.flag(TIE),
+        stacked_shape=None,
     )
     return dimensions, sheet.notes
 

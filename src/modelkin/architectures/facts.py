@@ -8,6 +8,7 @@ from typing import Any
 from modelkin.architectures.anatomy import Facts, Layers
 from modelkin.architectures.config import Dimensions
 from modelkin.architectures.placing import Placing
+from modelkin.architectures.views import View
 from modelkin.records import Role, Slot
 
 STREAM_GAINS = (Role.INPUT_NORM, Role.POST_NORM, Role.ATTN_OUT_NORM, Role.MLP_OUT_NORM, Role.FINAL_NORM)
@@ -30,13 +31,13 @@ def gather_facts(placing: Placing, config: Mapping[str, Any], dims: Dimensions, 
         model_type=model_type[:80] if isinstance(model_type, str) else "",
         layers=_counts({stack: len(found) for stack, found in placing.layers.items()}),
         configured_layers=_counts(dims.layers),
-        hidden=measured_hidden(placing) or dims.hidden,
+        hidden=_measured_hidden(shown, placing.slots) or dims.hidden,
         heads=dims.heads,
         kv_heads=dims.kv_heads,
         head_dim=dims.head_dim or shown.head_dim(dims.heads),
         intermediate=dims.intermediate or shown.rows(Role.UP),
         expert_intermediate=dims.expert_intermediate or shown.rows(Role.UP, expert=True),
-        experts=dims.experts or shown.experts(),
+        experts=dims.experts or shown.experts,
         vocabulary=dims.vocabulary,
         norm=guessed_norm if placing.family.suffixes else traits.norm,
         gain_offset=traits.gain_offset,
@@ -52,9 +53,8 @@ def gather_facts(placing: Placing, config: Mapping[str, Any], dims: Dimensions, 
     )
 
 
-def measured_hidden(placing: Placing) -> int | None:
+def _measured_hidden(shown: _Shown, slots: Mapping[Slot, View]) -> int | None:
     """The width of the residual stream: what its gains have, or what attention writes."""
-    shown = _Shown(placing)
     for role in (*STREAM_GAINS, Role.O):
         rows = shown.rows(role)
         if rows is not None:
@@ -62,7 +62,7 @@ def measured_hidden(placing: Placing) -> int | None:
     embedding = shown.first(Role.EMBEDDING)
     if embedding is None or shown.any((Role.EMBEDDING_PROJECTION,)):
         return None
-    return placing.slots[embedding].shape[1]
+    return slots[embedding].shape[1]
 
 
 def _counts(layers: Mapping[str, int]) -> Layers:
@@ -72,23 +72,26 @@ def _counts(layers: Mapping[str, int]) -> Layers:
 
 
 class _Shown:
-    """What the slots show. Scans compare roles by identity: hashing them costs more than looking at all slots."""
+    """What the slots show, gathered in one pass."""
 
     def __init__(self, placing: Placing) -> None:
         self._slots = placing.slots
+        self._first: dict[tuple[Role, bool], Slot] = {}
+        experts = set()
+        for slot in placing.slots:
+            self._first.setdefault((slot.role, slot.expert is not None), slot)
+            experts.add(slot.expert)
+        self.experts = len(experts - {None}) or None
 
     def first(self, role: Role, expert: bool = False) -> Slot | None:
-        return next((s for s in self._slots if s.role is role and (s.expert is not None) is expert), None)
+        return self._first.get((role, expert))
 
     def any(self, roles: tuple[Role, ...]) -> bool:
-        return any(slot.role is role for role in roles for slot in self._slots)
+        return any((role, expert) in self._first for role in roles for expert in (False, True))
 
     def rows(self, role: Role, expert: bool = False) -> int | None:
         slot = self.first(role, expert)
         return None if slot is None else self._slots[slot].shape[0]
-
-    def experts(self) -> int | None:
-        return len({slot.expert for slot in self._slots if slot.expert is not None}) or None
 
     def head_dim(self, heads: int | None) -> int | None:
         """Rows of the query projection a head; for latent attention, which no single config key gives."""

@@ -107,7 +107,6 @@ class Family(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     marks: tuple[str, ...] = ()  # tensors without which a guess by names alone is not this family
     by_name: bool = True  # False: names alone cannot tell it from a commoner family
     suffixes: bool = False  # keys match the end of a name
-    trust_tie: bool = True  # a head stored beside the embedding is its copy when the config ties them
 
     def __post_init__(self) -> None:
         for change in self.when:

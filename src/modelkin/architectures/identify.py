@@ -32,17 +32,20 @@ MAX_PATTERNS = 1_000  # real models have some dozens
 
 
 def identify(checkpoint: Checkpoint) -> Anatomy:
-    """The anatomy of a checkpoint, from its config and its tensor table; no weight is read."""
+    """The anatomy of a checkpoint, from its config and its tensor table.
+
+    No weight is read, but for a few rows where the config calls two stored tensors one (see `tying`).
+    """
     config = text_part(checkpoint.config)
     names = Names(checkpoint.tensors)
     family, notes = choose_family(config, names)
     family, table = fitted(family, config, names)
     dims, complaints = read_dimensions(config, family)
-    placing = Placing(checkpoint.tensors, family, table, with_measured_hidden(dims, checkpoint.tensors, names, table))
+    placing = Placing(checkpoint.tensors, family, table, measured(dims, checkpoint.tensors, names, table))
     placing.run(names, checkpoint.layout.packed)
-    tied = settle_head(placing, dims)
+    tied = settle_head(placing, dims, checkpoint.read_many)
     facts = gather_facts(placing, config, dims, tied)
-    notes = [*notes, *complaints, *placing.notes, *check_anatomy(placing, dims)]
+    notes = [*notes, *complaints, *placing.notes, *check_anatomy(placing, dims, facts.hidden)]
     return Anatomy(
         checkpoint,
         facts,
@@ -86,18 +89,21 @@ def choose_family(config: Mapping[str, Any], names: Names) -> tuple[Family, list
 
 def guess_family(names: Names) -> tuple[Family | None, list[str]]:
     """The family that places the most with (nearly) none left, and others that do as well."""
-    scores: list[tuple[int, int, int, int, str]] = []
+    scores: list[tuple[bool, int, int, int, int, str]] = []
     for family in known_families() if len(names.patterns) <= MAX_PATTERNS else ():
         table = Table(family, names.patterns)
-        if not family.by_name or not all(table.stores(mark) for mark in family.marks):
+        if not all(table.stores(mark) for mark in family.marks):
             continue
         placed, left = _counts(table, names)
         if placed and left <= STRAYS * (placed + left):
             # Marks make a family the narrower claim; among equals the one with more model types is the commoner.
-            scores.append((-left, placed, len(family.marks), len(family.model_types), family.name))
+            claim = (-left, placed, len(family.marks), len(family.model_types), family.name)
+            scores.append((family.by_name, *claim))
     scores.sort(reverse=True)
-    others = [name for *score, name in scores[1:] if score[:3] == list(scores[0][:3])]
-    return (load_family(scores[0][-1]) if scores else None), others
+    if not scores or not scores[0][0]:
+        return None, []
+    others = [name for _, *score, name in scores[1:] if score[:3] == list(scores[0][1:4])]
+    return load_family(scores[0][-1]), others
 
 
 def fitted(family: Family, config: Mapping[str, Any], names: Names) -> tuple[Family, Table]:
@@ -110,14 +116,17 @@ def fitted(family: Family, config: Mapping[str, Any], names: Names) -> tuple[Fam
     return family, Table(family, names.patterns)
 
 
-def with_measured_hidden(dims: Dimensions, tensors: Mapping[str, TensorRef], names: Names, table: Table) -> Dimensions:
-    """The hidden size off a gain's shape where no config tells it; stacked experts need it."""
-    if dims.hidden is not None:
-        return dims
-    for name, (pattern, numbers) in names.dissected.items():
-        found = table.place(pattern, numbers)
-        if isinstance(found, Placed) and found.rule.roles == (Role.INPUT_NORM,) and len(tensors[name].shape) == 1:
-            return dims._replace(hidden=tensors[name].shape[0])
+def measured(dims: Dimensions, tensors: Mapping[str, TensorRef], names: Names, table: Table) -> Dimensions:
+    """What stacked experts need and shapes tell: the hidden size off a gain, the orientation off the down matrix."""
+    for pattern, sample in names.firsts.items():
+        found = table.place(pattern, names.sample(pattern))
+        if not isinstance(found, Placed):
+            continue
+        shape, rule = tensors[sample].shape, found.rule
+        if dims.hidden is None and rule.roles == (Role.INPUT_NORM,) and len(shape) == 1:
+            dims = dims._replace(hidden=shape[0])
+        if rule.spec.stacked and rule.roles == (Role.DOWN,) and len(shape) == 3 and shape[1] != shape[2]:
+            dims = dims._replace(stacked_shape=shape[1:])
     return dims
 
 
@@ -135,7 +144,7 @@ def _fits(family: Family, config: Mapping[str, Any], names: Names) -> bool:
 def _counts(table: Table, names: Names) -> tuple[int, int]:
     placed = left = 0
     for pattern, count in names.patterns.items():
-        found = table.place(pattern, names.samples[pattern])
+        found = table.place(pattern, names.sample(pattern))
         placed += count if isinstance(found, Placed) else 0
         left += count if found is None else 0
     return placed, left

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from modelkin.architectures.config import Dimensions
@@ -21,9 +21,17 @@ class Names:
     """Stored names with their numbers taken out, once for all families."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        self.dissected = {name: dissect(name) for name in names}
-        self.patterns = Counter(pattern for pattern, _ in self.dissected.values())
-        self.samples = dict(self.dissected.values())
+        self.dissected: dict[str, tuple[str, tuple[int, ...]]] = {}
+        self.patterns: dict[str, int] = defaultdict(int)  # pattern -> how many names
+        self.firsts: dict[str, str] = {}  # pattern -> one name
+        for name in names:
+            self.dissected[name] = found = dissect(name)
+            self.patterns[found[0]] += 1
+            self.firsts.setdefault(found[0], name)
+
+    def sample(self, pattern: str) -> tuple[int, ...]:
+        """The numbers of one name of a pattern."""
+        return self.dissected[self.firsts[pattern]][1]
 
 
 class Placing:
@@ -97,9 +105,10 @@ class Placing:
     def _parts(self, placed: Placed, ref: TensorRef) -> Parts:
         """The cuts of a shape under a rule, made once: all experts of all layers share them."""
         key = (id(placed.rule), ref.shape)
-        if key not in self._cuts:
-            self._cuts[key] = cut(placed, ref, self.dims)
-        return self._cuts[key]
+        parts = self._cuts.get(key)
+        if parts is None:
+            parts = self._cuts[key] = cut(placed, ref, self.dims)
+        return parts
 
     def _put_twice(self, name: str, placed: Placed, slot: Slot) -> None:
         if slot in self._ambiguous:

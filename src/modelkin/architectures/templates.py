@@ -60,7 +60,8 @@ def dissect(name: str) -> tuple[str, tuple[int, ...]]:
     """`model.layers.3.mlp.up_proj.weight` -> (`model.layers.{}.mlp.up_proj.weight`, (3,))."""
     if len(name) > LONGEST_NAME:
         return "", ()
-    name = name.replace(".base_layer.", ".").replace("{", "{{")  # no stored name may pass for a pattern
+    if "{" in name or ".base_layer." in name:
+        name = name.replace(".base_layer.", ".").replace("{", "{{")  # no stored name may pass for a pattern
     parts = name.split(".")
     numbers = []
     for index, part in enumerate(parts):

@@ -154,6 +154,8 @@ def _is_transposed(placed: Placed, body: tuple[int, ...], dims: Dimensions) -> b
         raise CannotCut("the orientation of stacked experts needs the hidden size")
     reads = placed.rule.roles[0] in READERS
     plain, turned = (body[1], body[0]) if reads else (body[0], body[1])
+    if plain == turned == dims.hidden and dims.stacked_shape:  # the square is as its neighbour, which is none
+        return dims.stacked_shape[1] == dims.hidden
     if (plain == dims.hidden) == (turned == dims.hidden):
         kind = "both axes have" if plain == dims.hidden else "neither axis has"
         raise CannotCut(f"{kind} the hidden size {dims.hidden}, so the orientation of stacked experts is unknown")

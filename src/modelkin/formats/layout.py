@@ -10,7 +10,7 @@ import msgspec
 from modelkin.errors import HeaderLies, NotFound
 from modelkin.formats.packing import DEFAULT_BLOCK, find_packing
 from modelkin.formats.parts import Part, Steps, read_together, shown
-from modelkin.formats.safetensors import SHARD_PREFIX, SINGLE_PREFIX, read_header
+from modelkin.formats.safetensors import expected_prefix, read_header
 from modelkin.formats.selection import Choice, choose_files
 from modelkin.formats.shard_index import WeightMap, check_agreement, read_weight_map, shard_names
 from modelkin.formats.torch_zip import read_torch
@@ -41,7 +41,7 @@ def read_layout(
     """
     choice = choose_files(source)
     progress("headers", 0, len(choice.files))
-    parts, notes = _read_parts(source, choice, read_index)
+    parts, notes = _read_parts(source, choice, expected_prefix(config, len(choice.files)), read_index)
     progress("headers", len(parts), len(parts))
     tensors = _merge(parts, source.id)
     packing = find_packing(tensors, config, source.id)
@@ -52,13 +52,13 @@ def read_layout(
     return Layout(choice.format, tensors, metadata, notes, packing.packed, packing.scales, packing.block)
 
 
-def _read_parts(source: Source, choice: Choice, read_index: bool) -> tuple[list[Part], tuple[str, ...]]:
+def _read_parts(source: Source, choice: Choice, prefix: int, read_index: bool) -> tuple[list[Part], tuple[str, ...]]:
     files = source.files()
     if choice.index is None or (choice.files and not read_index):
         notes = () if choice.index is None else ("index not read: shard names are complete",)
-        return _parts(read_together(source, _readers(source, choice, choice.files))), notes
+        return _parts(read_together(source, _readers(source, choice, choice.files, prefix))), notes
     index = read_weight_map(files[choice.index], f"{source.id}/{choice.index}")
-    found = read_together(source, [*_readers(source, choice, choice.files), index])
+    found = read_together(source, [*_readers(source, choice, choice.files, prefix), index])
     parts = _parts(found)
     weight_map = next(item for item in found if isinstance(item, WeightMap))
     # The file list may not have told all shards by name: those that the index adds come in a second round.
@@ -72,12 +72,11 @@ def _read_parts(source: Source, choice: Choice, read_index: bool) -> tuple[list[
             hint="the download may be incomplete",
         )
     added = [name for name in listed if name not in choice.files]
-    parts += _parts(read_together(source, _readers(source, choice, added)))
+    parts += _parts(read_together(source, _readers(source, choice, added, prefix)))
     return parts, check_agreement(weight_map, parts, f"{source.id}/{choice.index}")
 
 
-def _readers(source: Source, choice: Choice, names: Sequence[str]) -> list[Steps[Part | WeightMap]]:
-    prefix = SINGLE_PREFIX if len(names) == 1 else SHARD_PREFIX
+def _readers(source: Source, choice: Choice, names: Sequence[str], prefix: int) -> list[Steps[Part | WeightMap]]:
     return [_reader(choice.format, source.files()[name], f"{source.id}/{name}", prefix) for name in names]
 
 

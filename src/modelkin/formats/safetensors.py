@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -18,11 +18,13 @@ from modelkin.formats.dtypes import BITS
 from modelkin.formats.parts import MAX_TENSORS, Part, Steps, checked_shape, shown
 from modelkin.records import Extent, FileFact, TensorRef
 
-SHARD_PREFIX = 128 << 10
-SINGLE_PREFIX = 512 << 10
+DEFAULT_PREFIX = 128 << 10
+SMALLEST_PREFIX, LARGEST_PREFIX = 32 << 10, 1 << 20
+ENTRY = 150  # bytes of one tensor's entry in a header, seldom more
 MAX_HEADER = 100_000_000  # the limit of the reference library
 MAX_METADATA = 4 << 20
 MAX_ENTRY = 4096
+EXPERT_COUNTS = ("n_routed_experts", "num_local_experts", "num_experts")
 LFS_POINTER = b"version https://git-lfs"
 
 _STRING = rb'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"'
@@ -44,7 +46,20 @@ _decode_entries = msgspec.json.Decoder(dict[str, _Entry]).decode
 _decode_metadata = msgspec.json.Decoder(dict[str, str]).decode
 
 
-def read_header(fact: FileFact, where: str, prefix: int = SHARD_PREFIX) -> Steps[Part]:
+def expected_prefix(config: Mapping[str, Any], shards: int) -> int:
+    """How much of a shard to read at first: its header, by what the config lets expect, and the first few tensors."""
+    text = config.get("text_config")
+    sizes = text if isinstance(text, Mapping) else config
+    layers = sizes.get("num_hidden_layers")
+    experts = next((sizes[key] for key in EXPERT_COUNTS if key in sizes), 0)
+    if not (isinstance(layers, int) and isinstance(experts, int) and 0 < layers < 1 << 16 and 0 <= experts < 1 << 16):
+        return DEFAULT_PREFIX
+    entries = (layers + 1) * (3 * experts + 16) // max(shards, 1)
+    rounded = (entries * ENTRY // (8 << 10) + 4) * (8 << 10)
+    return max(SMALLEST_PREFIX, min(rounded, LARGEST_PREFIX))
+
+
+def read_header(fact: FileFact, where: str, prefix: int = DEFAULT_PREFIX) -> Steps[Part]:
     """One speculative read of the file's beginning, and a second only where the header is longer."""
     if fact.size < 8:
         raise HeaderLies(f"expected a header length of 8 bytes, the file has {fact.size}", where=where)

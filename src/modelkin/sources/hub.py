@@ -57,8 +57,8 @@ class HubSource:
         self._snapshot = Snapshot(self.id)
         self._wire = HubWire(self.id, self._endpoint, build_hf_headers(token=options.token), transport)
         self._wire.progress = progress
-        self.revision: str = self._commit(address)
-        self._files = CommitFiles(self.revision, self._listing())
+        self.revision, entries = self._commit(address)
+        self._files = CommitFiles(self.revision, self._listing(entries))
 
     @property
     def ledger(self) -> Ledger:
@@ -89,27 +89,28 @@ class HubSource:
         self._snapshot.close()
         self._cache.close()
 
-    def _commit(self, address: HubAddress) -> str:
+    def _commit(self, address: HubAddress) -> tuple[str, list[TreeEntry] | None]:
+        """The commit meant, and its files where asking for it has told them."""
         if address.is_pinned:
-            return address.revision
+            return address.revision, None
         if not self._offline:
-            commit = self._wire.commit_of(address.revision)
+            commit, entries = self._wire.commit_of(address.revision)
             self._keeping(lambda: self._cache.remember_ref(self._key, address.revision, commit))
-            return commit
+            return commit, entries
         known = self._snapshot.ref(address.revision) or self._cache.ref(self._key, address.revision)
         if known is None:
             what = f"which commit {address.revision!r} means is not known offline"
             raise OfflineMiss(what, where=self.id, hint="run once without --offline")
-        return known
+        return known, None
 
-    def _listing(self) -> dict[str, FileFact]:
+    def _listing(self, entries: list[TreeEntry] | None) -> dict[str, FileFact]:
         kept = self._cache.document(self._key, self.revision, TREE)
         if kept is not None:
             self._record("api", Extent("", 0, len(kept)), "cache")
             return self._facts_of(msgspec.json.decode(kept, type=list[TreeEntry]))
         if self._offline:
             return self._offline_listing()
-        entries = self._wire.tree(self.revision)
+        entries = entries or self._wire.tree(self.revision)
         facts = self._facts_of(entries)
         body = msgspec.json.encode(entries)
         self._keep({Extent(TREE, 0, len(body)): body})

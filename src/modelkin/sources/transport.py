@@ -13,9 +13,10 @@ import importlib
 import random
 import threading
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -175,12 +176,20 @@ async def _exchange(client: Any, ask: Ask) -> Answer:
     headers = dict(ask.headers)
     if ask.span:
         headers |= {"Range": f"bytes={ask.span[0]}-{ask.span[1] - 1}", "Accept-Encoding": "identity"}
-    timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
+    kind: Any = type(client.base_url)
+    url = _parsed(kind, ask.url)
+    how = {"headers": headers, "follow_redirects": False, "timeout": constants.HF_HUB_DOWNLOAD_TIMEOUT}
     try:
-        async with client.stream("GET", ask.url, headers=headers, follow_redirects=False, timeout=timeout) as response:
+        async with client.stream("GET", url, **how) as response:
             return await read_answer(ask, response)
     except OfflineModeIsEnabled as error:
         raise OfflineMiss("the network is switched off (HF_HUB_OFFLINE)", where=ask.where) from error
+
+
+@lru_cache(maxsize=1024)
+def _parsed(kind: Callable[[str], Any], url: str) -> Any:
+    """The client's own form of an address: signed ones are long, slow to parse, and used again and again."""
+    return kind(url)
 
 
 def _client_errors(client: Any) -> type[Exception]:

@@ -20,6 +20,7 @@ from modelkin.sources.protocol import Ledger, Progress, no_progress
 from modelkin.sources.transport import Transport
 
 MOST_FILES = 100_000
+MANY_SIBLINGS = 10_000
 MOST_REDIRECTS = 5
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 SIGNED_URL_LIFE = 55 * 60.0  # they live an hour
@@ -37,8 +38,19 @@ class TreeEntry(msgspec.Struct):
     lfs: LargeFile | None = None
 
 
+class _LargeSibling(msgspec.Struct):
+    sha256: str
+
+
+class _Sibling(msgspec.Struct):
+    rfilename: str
+    size: int | None = None
+    lfs: _LargeSibling | None = None
+
+
 class _Revision(msgspec.Struct):
     sha: str
+    siblings: list[_Sibling] = []
 
 
 class HubWire:
@@ -54,13 +66,13 @@ class HubWire:
         self._signed: dict[str, tuple[str, float]] = {}
         self._resolving: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    def commit_of(self, name: str) -> str:
-        """The commit that a branch or tag points to now."""
-        url = f"{self.endpoint}/api/models/{self.repository}/revision/{quote(name, safe='')}"
-        commit: str = _decoded(self._transport.run(self._api(url, name)), _Revision, url).sha
-        if not COMMIT.fullmatch(commit):
-            raise ServerLies(f"{commit[:60]!r} came as a commit; 40 hex digits were expected", where=url)
-        return commit
+    def commit_of(self, name: str) -> tuple[str, list[TreeEntry] | None]:
+        """The commit that a branch or tag points to now, and its files, where this one answer tells them all."""
+        url = f"{self.endpoint}/api/models/{self.repository}/revision/{quote(name, safe='')}?blobs=true"
+        found: _Revision = _decoded(self._transport.run(self._api(url, name)), _Revision, url)
+        if not COMMIT.fullmatch(found.sha):
+            raise ServerLies(f"{found.sha[:60]!r} came as a commit; 40 hex digits were expected", where=url)
+        return found.sha, _complete(found.siblings)
 
     def tree(self, commit: str) -> list[TreeEntry]:
         """Every file with its size and, for large ones, its sha256; nothing of their contents is read."""
@@ -242,6 +254,17 @@ class CommitFiles(msgspec.Struct, frozen=True):
         """Outside large-file storage: served by the Hub itself, read whole."""
         fact = self.facts[name]
         return fact.sha256 is None and fact.size <= PLAIN_FILE
+
+
+def _complete(siblings: Sequence[_Sibling]) -> list[TreeEntry] | None:
+    """Siblings as a listing; None where sizes are missing, or where there are so many that the Hub leaves some out."""
+    entries = []
+    for sibling in siblings:
+        if sibling.size is None:
+            return None
+        large = LargeFile(sibling.lfs.sha256) if sibling.lfs else None
+        entries.append(TreeEntry("file", sibling.rfilename, sibling.size, large))
+    return entries if 0 < len(entries) < MANY_SIBLINGS else None
 
 
 def _without_token(headers: Mapping[str, str]) -> dict[str, str]:

@@ -16,13 +16,32 @@ from modelkin.architectures import families, identify
 from modelkin.records import Role, Slot
 
 
+def llama_arrays() -> dict[str, np.ndarray[Any, Any]]:
+    return {name: random(*shape, seed=i) for i, (name, shape) in enumerate(llama_shapes().items())}
+
+
 def test_a_tied_head_is_no_second_slot() -> None:
-    absent = identify(named(llama_shapes(head=False), LLAMA | {"tie_word_embeddings": True}))
-    stored = identify(named(llama_shapes(), LLAMA | {"tie_word_embeddings": True}))
+    tied = LLAMA | {"tie_word_embeddings": True}
+    arrays = llama_arrays()
+    stored = anatomy_of(arrays | {"lm_head.weight": arrays["model.embed_tokens.weight"]}, tied)
+    absent = identify(named(llama_shapes(head=False), tied))
     assert absent.facts.tied
     assert stored.facts.tied
     assert absent.of(Role.HEAD) == stored.of(Role.HEAD) == ()
-    assert stored.apart == {"lm_head.weight": "tied to model.embed_tokens.weight by the config"}
+    assert stored.apart.keys() == {"lm_head.weight"}
+
+
+def test_a_head_with_other_values_is_its_own_whatever_the_config_says() -> None:
+    anatomy = anatomy_of(llama_arrays(), LLAMA | {"tie_word_embeddings": True})
+    assert not anatomy.facts.tied
+    assert len(anatomy.of(Role.HEAD)) == 1
+    assert any("lm_head.weight" in note for note in anatomy.notes)
+
+
+def test_without_a_config_families_that_share_their_names_are_named() -> None:
+    anatomy = identify(named(llama_shapes(head=False), {}))
+    assert anatomy.facts.family == "llama"
+    assert any("gemma" in note for note in anatomy.notes)
 
 
 def test_a_head_of_another_size_is_not_tied_whatever_the_config_says() -> None:

@@ -63,7 +63,8 @@ def test_transposed_tensors_are_turned(rows: Any) -> None:
 
 
 def experts(gate_up: Any, down: Any, **config: Any) -> Any:
-    names = {"model.layers.0.mlp.experts.gate_up_proj": gate_up, "model.layers.0.mlp.experts.down_proj": down}
+    stacks = {"gate_up_proj": gate_up, "down_proj": down}
+    names = {f"model.layers.0.mlp.experts.{name}": stack for name, stack in stacks.items() if stack is not None}
     known = {"model_type": "qwen3_moe", "hidden_size": 12, "num_hidden_layers": 1, "moe_intermediate_size": 10}
     return anatomy_of(names, known | {"num_experts": 3} | config)
 
@@ -80,8 +81,18 @@ def test_stacked_experts_either_way(rows: Any, turned: bool) -> None:
             np.testing.assert_array_equal(anatomy.read(Slot(Role(role), 0, expert), rows), taken(expected, rows))
 
 
-def test_stacked_experts_that_could_stand_either_way_are_left_over() -> None:
-    anatomy = experts(random(3, 12, 12), random(3, 12, 6), moe_intermediate_size=6)
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_square_stack_stands_as_its_neighbour_does(turned: bool) -> None:
+    gate_up, down = random(3, 12, 12), random(3, 12, 6)
+    stored = [np.ascontiguousarray(a.swapaxes(1, 2)) if turned else a for a in (gate_up, down)]
+    anatomy = experts(*stored, moe_intermediate_size=6)
+    for expert in range(3):
+        np.testing.assert_array_equal(anatomy.read(Slot(Role.GATE, 0, expert)), gate_up[expert, :6])
+        np.testing.assert_array_equal(anatomy.read(Slot(Role.DOWN, 0, expert)), down[expert])
+
+
+def test_a_square_stack_without_a_neighbour_is_left_over() -> None:
+    anatomy = experts(random(3, 12, 12), None, moe_intermediate_size=6)
     assert anatomy.unmapped == ("model.layers.0.mlp.experts.gate_up_proj",)
     assert any("both axes" in note for note in anatomy.notes)
 

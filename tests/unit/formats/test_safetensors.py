@@ -13,6 +13,7 @@ from safetensors.numpy import save
 from modelkin.errors import HeaderLies, PackedTensor, UnsupportedFormat
 from modelkin.formats import read_layout
 from modelkin.formats.reading import read_rows
+from modelkin.formats.safetensors import expected_prefix
 from modelkin.records import Extent
 from modelkin.sources.memory import MemorySource
 
@@ -92,10 +93,18 @@ def test_gaps_and_trailing_bytes_are_noted():
     )
 
 
-def test_the_prefix_of_a_single_file_is_read_once():
-    source = MemorySource({"model.safetensors": save({"x": np.zeros(1 << 20, np.float32)})})
-    read_layout(source, {})
-    assert [(e.kind, e.start, e.stop) for e in source.ledger.exchanges] == [("header", 0, 512 << 10)]
+def test_the_prefix_is_read_once_and_sized_by_what_the_config_lets_expect():
+    body = save({"x": np.zeros(1 << 20, np.float32)})
+    for config, size in (({}, 128), ({"num_hidden_layers": 4}, 40), ({"num_hidden_layers": 10**9}, 128)):
+        source = MemorySource({"model.safetensors": body})
+        read_layout(source, config)
+        assert [(e.kind, e.start, e.stop) for e in source.ledger.exchanges] == [("header", 0, size << 10)]
+
+
+def test_the_prefix_holds_the_header_of_a_shard_with_many_experts():
+    entries = 46 * (128 * 3 + 13) // 47
+    config = {"num_hidden_layers": 46, "n_routed_experts": 128}
+    assert entries * 127 < expected_prefix(config, 47) < 128 << 10
 
 
 def test_a_header_longer_than_the_prefix_takes_one_more_read_of_the_rest():
@@ -103,7 +112,7 @@ def test_a_header_longer_than_the_prefix_takes_one_more_read_of_the_rest():
     body = packed(header)
     source = MemorySource({"model.safetensors": body})
     assert list(read_layout(source, {}).tensors) == list(header)
-    assert [(e.start, e.stop) for e in source.ledger.exchanges] == [(0, 512 << 10), (512 << 10, len(body))]
+    assert [(e.start, e.stop) for e in source.ledger.exchanges] == [(0, 128 << 10), (128 << 10, len(body))]
 
 
 class CountingSource(MemorySource):
