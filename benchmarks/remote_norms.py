@@ -59,8 +59,8 @@ def loopback(latency: float) -> Iterator[str]:
 
 def read_ours(endpoint: str, connections: int, cache: Path) -> tuple[float, int, int]:
     """Seconds, requests and bytes for both models side by side."""
-    transport = Transport(connections)
     began = time.perf_counter()
+    transport = Transport(connections)
 
     def one(name: str) -> HubSource:
         options = HubOptions(endpoint=endpoint, token=False)

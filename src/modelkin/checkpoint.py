@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modelkin.errors import HeaderLies, NotFound
-from modelkin.formats import Layout, read_layout
+from modelkin.formats import Layout, read_headers, settle
+from modelkin.formats.parts import Steps
 from modelkin.formats.reading import Rows, read_rows
-from modelkin.records import TensorRef
-from modelkin.sources.protocol import Progress, Source, no_progress, read_file
+from modelkin.records import Extent, TensorRef
+from modelkin.sources.protocol import Progress, Source, no_progress
 from modelkin.vocabulary import Vocabulary, read_vocabulary
 
 MAX_JSON = 64 << 20
@@ -72,20 +73,22 @@ class Checkpoint:
 
 def open_checkpoint(source: Source, progress: Progress = no_progress) -> Checkpoint:
     """Config and tensor table of a source; headers are read, weights are not."""
-    config = read_config(source)
-    return Checkpoint(source, config, read_layout(source, config, progress))
+    headers, config = read_headers(source, _config(source), progress)
+    config = config or {}
+    return Checkpoint(source, config, settle(headers, config, source.id))
 
 
-def read_config(source: Source) -> dict[str, Any]:
+def _config(source: Source) -> Steps[dict[str, Any]]:
     """config.json, or an empty mapping for a source that has none (a single weights file)."""
     fact = source.files().get("config.json")
     if fact is None:
         return {}
     if fact.size > MAX_JSON:
         raise HeaderLies(f"config.json has {fact.size} bytes; at most {MAX_JSON} are read", where=source.id)
+    (body,) = yield [Extent(fact.name, 0, fact.size)]
     try:
-        config = msgspec.json.decode(read_file(source, "config.json"))
-    except (msgspec.DecodeError, RecursionError) as error:
+        config = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise HeaderLies(f"config.json is not JSON: {error}", where=source.id) from error
     if not isinstance(config, dict):
         raise HeaderLies(f"config.json holds {type(config).__name__}, expected an object", where=source.id)

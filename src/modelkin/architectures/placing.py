@@ -14,6 +14,7 @@ from modelkin.records import Role, Slot, TensorRef
 EXTRA = "extra prediction layer"
 TWICE = "another tensor has the same place"
 OUTSIDE = (Role.FRONT_CONV, Role.FRONT_CONV_BIAS, Role.EMBEDDING_PROJECTION)  # numbered, but no layers
+FLOATS = frozenset({"F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2"})
 Parts = list[tuple[Role, int | None, View]]  # role, expert within a stack, view
 
 
@@ -74,21 +75,21 @@ class Placing:
         ref = self.tensors[name]
         if scheme is not None:
             self.apart[name] = f"packed weights ({scheme})"
-        elif ref.dtype[0] not in "FB" or ref.dtype == "BOOL":
-            self.apart[name] = f"whole numbers ({ref.dtype}) where weights were expected"
+        elif ref.dtype not in FLOATS:
+            self.apart[name] = f"stored as {ref.dtype}, no form of weights"
         elif 0 in ref.shape:
             self.apart[name] = "empty tensor"
         elif placed.rule.spec.copy:
             self._copies.append((name, placed))
         else:
-            self._cut(name, placed)
+            self._cut(name, ref, placed)
 
-    def _cut(self, name: str, placed: Placed) -> None:
+    def _cut(self, name: str, ref: TensorRef, placed: Placed) -> None:
         rule, layer, own = placed
         if layer is not None and rule.roles[0] not in OUTSIDE:
             self.layers[rule.stack].add(layer)
         try:
-            parts = self._parts(placed, self.tensors[name])
+            parts = self._parts(placed, ref)
         except CannotCut as refusal:
             self._refuse(name, placed, str(refusal))
             return
@@ -128,7 +129,7 @@ class Placing:
         """A tied tensor's second place: the slot itself where the first is not stored."""
         slot = Slot(placed.rule.roles[0], placed.layer, placed.expert, placed.rule.stack)
         if slot not in self.slots:
-            self._cut(name, placed)
+            self._cut(name, self.tensors[name], placed)
         elif self.tensors[name].parameters == self.tensors[self.slots[slot].tensor].parameters:
             self.apart[name] = f"tied to {self.slots[slot].tensor}"
         else:

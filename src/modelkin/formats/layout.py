@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
@@ -18,6 +18,7 @@ from modelkin.records import FileFact, TensorRef
 from modelkin.sources.protocol import Progress, Source, no_progress
 
 FormatName = Literal["safetensors", "torch"]
+T = TypeVar("T")
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -32,36 +33,64 @@ class Layout(msgspec.Struct, frozen=True):
     block: tuple[int, int] = DEFAULT_BLOCK
 
 
+class Headers(msgspec.Struct, frozen=True):
+    """What the weights files say of themselves, before the config has been heard."""
+
+    format: FormatName
+    parts: list[Part]
+    notes: tuple[str, ...]
+
+
 def read_layout(
     source: Source, config: Mapping[str, Any], progress: Progress = no_progress, *, read_index: bool = True
 ) -> Layout:
-    """The layout of a source; headers are read, weights are not.
+    """The layout of a source whose config is known; headers are read, weights are not."""
+    headers, _ = read_headers(source, None, progress, read_index=read_index)
+    return settle(headers, config, source.id)
 
-    Shards are known from the file list, so the index (if it is to be read) comes in the same round as the headers.
+
+def read_headers(
+    source: Source, beside: Steps[T] | None = None, progress: Progress = no_progress, *, read_index: bool = True
+) -> tuple[Headers, T | None]:
+    """The headers of all weights files, and what another reader found that goes along with them.
+
+    Shards are known from the file list, so index, headers and the other file all come in one round.
     """
     choice = choose_files(source)
     progress("headers", 0, len(choice.files))
-    parts, notes = _read_parts(source, choice, expected_prefix(config, len(choice.files)), read_index)
+    index = choice.index if choice.index and (read_index or not choice.files) else None
+    readers: list[Steps[Part | WeightMap | T]] = [*_readers(source, choice, choice.files)]
+    if index is not None:
+        readers.append(read_weight_map(source.files()[index], f"{source.id}/{index}"))
+    if beside is not None:
+        readers.append(beside)
+    found = read_together(source, readers)
+    extra = None if beside is None else cast(T, found.pop())
+    parts, notes = [item for item in found if isinstance(item, Part)], choice.notes
+    weight_map = found[-1]
+    if index is not None and isinstance(weight_map, WeightMap):
+        parts += _unlisted_parts(source, choice, weight_map)
+        notes += check_agreement(weight_map, parts, f"{source.id}/{index}")
+    elif choice.index is not None:
+        notes += ("index not read: shard names are complete",)
     progress("headers", len(parts), len(parts))
-    tensors = _merge(parts, source.id)
-    packing = find_packing(tensors, config, source.id)
+    return Headers(choice.format, parts, notes), extra
+
+
+def settle(headers: Headers, config: Mapping[str, Any], where: str) -> Layout:
+    """Headers and config together: which tensors there are, and which of them are packed."""
+    tensors = _merge(headers.parts, where)
+    packing = find_packing(tensors, config, where)
     metadata: dict[str, str] = {}
-    for part in parts:
+    for part in headers.parts:
         metadata = part.metadata | metadata
-    notes = (*choice.notes, *notes, *(note for part in parts for note in part.notes))
-    return Layout(choice.format, tensors, metadata, notes, packing.packed, packing.scales, packing.block)
+    notes = (*headers.notes, *(note for part in headers.parts for note in part.notes))
+    return Layout(headers.format, tensors, metadata, notes, packing.packed, packing.scales, packing.block)
 
 
-def _read_parts(source: Source, choice: Choice, prefix: int, read_index: bool) -> tuple[list[Part], tuple[str, ...]]:
+def _unlisted_parts(source: Source, choice: Choice, weight_map: WeightMap) -> list[Part]:
+    """Shards that the file list did not tell by name but the index does; they take a second round."""
     files = source.files()
-    if choice.index is None or (choice.files and not read_index):
-        notes = () if choice.index is None else ("index not read: shard names are complete",)
-        return _parts(read_together(source, _readers(source, choice, choice.files, prefix))), notes
-    index = read_weight_map(files[choice.index], f"{source.id}/{choice.index}")
-    found = read_together(source, [*_readers(source, choice, choice.files, prefix), index])
-    parts = _parts(found)
-    weight_map = next(item for item in found if isinstance(item, WeightMap))
-    # The file list may not have told all shards by name: those that the index adds come in a second round.
     listed = shard_names(weight_map, f"{source.id}/{choice.index}")
     missing = [name for name in listed if name not in files]
     if missing:
@@ -71,22 +100,18 @@ def _read_parts(source: Source, choice: Choice, prefix: int, read_index: bool) -
             where=source.id,
             hint="the download may be incomplete",
         )
-    added = [name for name in listed if name not in choice.files]
-    parts += _parts(read_together(source, _readers(source, choice, added, prefix)))
-    return parts, check_agreement(weight_map, parts, f"{source.id}/{choice.index}")
+    return read_together(source, _readers(source, choice, [name for name in listed if name not in choice.files]))
 
 
-def _readers(source: Source, choice: Choice, names: Sequence[str], prefix: int) -> list[Steps[Part | WeightMap]]:
-    return [_reader(choice.format, source.files()[name], f"{source.id}/{name}", prefix) for name in names]
+def _readers(source: Source, choice: Choice, names: Sequence[str]) -> list[Steps[Part]]:
+    files = source.files()
+    index_size = files[choice.index].size if choice.index else None
+    prefix = expected_prefix(index_size, len(names))
+    return [_reader(choice.format, files[name], f"{source.id}/{name}", prefix) for name in names]
 
 
-def _reader(format: FormatName, fact: FileFact, where: str, prefix: int) -> Steps[Part | WeightMap]:
-    found = yield from (read_header(fact, where, prefix) if format == "safetensors" else read_torch(fact, where))
-    return found
-
-
-def _parts(found: Iterable[Part | WeightMap]) -> list[Part]:
-    return [item for item in found if isinstance(item, Part)]
+def _reader(format: FormatName, fact: FileFact, where: str, prefix: int) -> Steps[Part]:
+    return read_header(fact, where, prefix) if format == "safetensors" else read_torch(fact, where)
 
 
 def _merge(parts: Sequence[Part], where: str) -> dict[str, TensorRef]:

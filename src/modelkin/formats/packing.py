@@ -36,15 +36,17 @@ class Packing(msgspec.Struct, frozen=True):
 def find_packing(tensors: Mapping[str, TensorRef], config: Mapping[str, Any], where: str) -> Packing:
     quantisation = _quantisation(config)
     block = _block(quantisation, where)
-    scales = {name: f"{name}_scale_inv" for name, ref in tensors.items() if _has_block_scale(ref, tensors)}
+    # Nearly every tensor of nearly every model is a plain weight or bias; the others are looked at.
+    odd = [ref for ref in tensors.values() if ref.dtype not in _PLAIN or not ref.name.endswith((".weight", ".bias"))]
+    scales = {ref.name: f"{ref.name}_scale_inv" for ref in odd if _has_block_scale(ref, tensors)}
     for name, scale in scales.items():
         _check_scale(tensors[name], tensors[scale], block, where)
     packed = {}
-    for name, ref in tensors.items():
-        if name not in scales:
-            scheme = _scheme_by_name(name, ref, tensors) or _scheme_by_dtype(ref, quantisation)
+    for ref in odd:
+        if ref.name not in scales:
+            scheme = _scheme_by_name(ref.name, ref, tensors) or _scheme_by_dtype(ref, quantisation)
             if scheme:
-                packed[name] = scheme
+                packed[ref.name] = scheme
     return Packing(packed, scales, block)
 
 
@@ -92,8 +94,6 @@ def _check_scale(weight: TensorRef, scale: TensorRef, block: tuple[int, int], wh
 
 def _scheme_by_name(name: str, ref: TensorRef, tensors: Mapping[str, TensorRef]) -> str | None:
     stem, _, leaf = name.rpartition(".")
-    if ref.dtype in _PLAIN and leaf in ("weight", "bias"):
-        return None  # nearly every tensor of nearly every model
     for scheme, belongs in (
         ("GPTQ or AWQ", leaf in _GPTQ_PARTS and f"{stem}.qweight" in tensors),
         ("compressed-tensors", leaf in _PACK_PARTS and f"{stem}.weight_packed" in tensors),

@@ -8,23 +8,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from math import prod
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 
 from modelkin.errors import HeaderLies, UnsupportedFormat
 from modelkin.formats.dtypes import BITS
-from modelkin.formats.parts import MAX_TENSORS, Part, Steps, checked_shape, shown
+from modelkin.formats.parts import MAX_AXES, MAX_TENSORS, Part, Steps, checked_shape, shown
 from modelkin.records import Extent, FileFact, TensorRef
 
 DEFAULT_PREFIX = 128 << 10
 SMALLEST_PREFIX, LARGEST_PREFIX = 32 << 10, 1 << 20
-ENTRY = 150  # bytes of one tensor's entry in a header, seldom more
+SPARE, BLOCK = 24 << 10, 8 << 10
 MAX_HEADER = 100_000_000  # the limit of the reference library
 MAX_METADATA = 4 << 20
 MAX_ENTRY = 4096
-EXPERT_COUNTS = ("n_routed_experts", "num_local_experts", "num_experts")
 LFS_POINTER = b"version https://git-lfs"
 
 _STRING = rb'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"'
@@ -36,7 +37,7 @@ _EMPTY = re.compile(rb"\{[ \t\n\r]*+\}[ \t\n\r]*+\Z")
 
 class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dtype: str
-    shape: list[int]
+    shape: tuple[int, ...]
     data_offsets: tuple[int, int]
 
 
@@ -46,17 +47,15 @@ _decode_entries = msgspec.json.Decoder(dict[str, _Entry]).decode
 _decode_metadata = msgspec.json.Decoder(dict[str, str]).decode
 
 
-def expected_prefix(config: Mapping[str, Any], shards: int) -> int:
-    """How much of a shard to read at first: its header, by what the config lets expect, and the first few tensors."""
-    text = config.get("text_config")
-    sizes = text if isinstance(text, Mapping) else config
-    layers = sizes.get("num_hidden_layers")
-    experts = next((sizes[key] for key in EXPERT_COUNTS if key in sizes), 0)
-    if not (isinstance(layers, int) and isinstance(experts, int) and 0 < layers < 1 << 16 and 0 <= experts < 1 << 16):
+def expected_prefix(index_size: int | None, shards: int) -> int:
+    """How much of a shard to read at first: its header, by what the size of the index lets expect, and a little more.
+
+    An index has a line for every tensor, and a header about half as much again; what is left over brings small tensors.
+    """
+    if index_size is None or not shards:
         return DEFAULT_PREFIX
-    entries = (layers + 1) * (3 * experts + 16) // max(shards, 1)
-    rounded = (entries * ENTRY // (8 << 10) + 4) * (8 << 10)
-    return max(SMALLEST_PREFIX, min(rounded, LARGEST_PREFIX))
+    expected = index_size // shards * 7 // 4 + SPARE
+    return max(SMALLEST_PREFIX, min(-(-expected // BLOCK) * BLOCK, LARGEST_PREFIX))
 
 
 def read_header(fact: FileFact, where: str, prefix: int = DEFAULT_PREFIX) -> Steps[Part]:
@@ -200,33 +199,42 @@ def _entry(name: str, body: bytes, where: str) -> _Entry:
 
 
 def _tensor(name: str, entry: _Entry, fact: FileFact, data_start: int, where: str) -> TensorRef:
+    dtype, shape, (start, stop) = entry.dtype, entry.shape, entry.data_offsets
+    # One look settles nearly all: a product that equals a span inside the file cannot overflow anything.
+    bits = BITS.get(dtype, 0)
+    sound = 0 <= start < stop <= fact.size - data_start and 0 < len(shape) <= MAX_AXES and min(shape) > 0
+    if not sound or prod(shape) * bits != 8 * (stop - start):
+        _check_tensor(name, entry, fact.size - data_start, where)
+    return TensorRef(name, dtype, shape, fact.name, data_start + start, data_start + stop)
+
+
+def _check_tensor(name: str, entry: _Entry, available: int, where: str) -> None:
+    """Say what is wrong with an entry, if anything is: empty tensors and single numbers are not."""
     dtype, (start, stop) = entry.dtype, entry.data_offsets
     shape = checked_shape(entry.shape, name, where)
     if dtype not in BITS:
         raise UnsupportedFormat(
             f"tensor {shown(name)}: unknown dtype {shown(dtype)}; known are {', '.join(BITS)}", where=where
         )
-    if not 0 <= start <= stop <= fact.size - data_start:
+    if not 0 <= start <= stop <= available:
         raise HeaderLies(
-            f"tensor {shown(name)}: expected offsets inside the {fact.size - data_start} bytes of data, "
+            f"tensor {shown(name)}: expected offsets inside the {available} bytes of data, "
             f"found {shown(entry.data_offsets)}",
             where=where,
         )
-    ref = TensorRef(name, dtype, shape, fact.name, data_start + start, data_start + stop)
-    needed = ref.parameters * BITS[dtype]
+    needed = prod(shape) * BITS[dtype]
     if needed != 8 * (stop - start):
         raise HeaderLies(
             f"tensor {shown(name)}: {dtype} of shape {shown(shape)} needs {needed / 8:g} bytes, "
             f"its offsets span {stop - start}",
             where=where,
         )
-    return ref
 
 
 def _unclaimed(refs: Sequence[TensorRef], data_start: int, fact: FileFact, where: str) -> tuple[str, ...]:
     """Refuse overlaps; say where bytes belong to no tensor."""
     end, gaps, last = data_start, 0, ""
-    for ref in sorted((ref for ref in refs if ref.stop > ref.start), key=lambda ref: ref.start):
+    for ref in sorted((ref for ref in refs if ref.stop > ref.start), key=attrgetter("start")):
         if ref.start < end:
             raise HeaderLies(f"tensors {shown(last)} and {shown(ref.name)} overlap", where=where)
         gaps += ref.start - end

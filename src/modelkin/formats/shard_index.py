@@ -20,7 +20,7 @@ class WeightMap(msgspec.Struct, frozen=True):
     weight_map: dict[str, str]
 
 
-def read_weight_map(fact: FileFact, where: str) -> Steps[Part | WeightMap]:
+def read_weight_map(fact: FileFact, where: str) -> Steps[WeightMap]:
     """The index file, in one read."""
     if fact.size > MAX_INDEX:
         raise HeaderLies(f"the index has {fact.size} bytes; at most {MAX_INDEX} are read", where=where)
@@ -47,6 +47,8 @@ def check_agreement(index: WeightMap, parts: Sequence[Part], where: str) -> tupl
 
     A tensor that the index leaves out in a shard that it names is a note: who loads the shard loads it as well.
     """
+    if {ref.name: part.file for part in parts for ref in part.tensors} == index.weight_map:
+        return ()
     held = {part.file: {ref.name for ref in part.tensors} for part in parts}
     for name, file in index.weight_map.items():
         if name not in held[file]:

@@ -14,7 +14,7 @@ import random
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -53,15 +53,35 @@ class Gate:
             await asyncio.sleep(wait)
 
 
+class _Workshop:
+    """Clients, each made while the one before is used: loading certificates takes tens of milliseconds."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="modelkin-clients")
+        self._next = self._thread.submit(_new_client)
+
+    async def client(self) -> Any:
+        ready, self._next = self._next, self._thread.submit(_new_client)
+        return await asyncio.wrap_future(ready)
+
+    async def close(self) -> None:
+        await (await asyncio.wrap_future(self._next)).aclose()
+        self._thread.shutdown()
+
+
+def _new_client() -> Any:
+    from huggingface_hub.utils import get_async_session
+
+    return get_async_session()
+
+
 class _Lane:
-    """The connections to one origin: a stack of permits, each naming the client whose connection may be used.
+    """The connections to one origin: a stack of permits, each naming the client whose connection may be used."""
 
-    Clients are made as they are needed and off the loop, because loading certificates takes tens of milliseconds.
-    """
-
-    def __init__(self, connections: int) -> None:
+    def __init__(self, connections: int, workshop: _Workshop) -> None:
         self.gate = Gate()
         self.clients: list[Any] = []
+        self._workshop = workshop
         self._permits: asyncio.LifoQueue[Any] = asyncio.LifoQueue()  # the latest used connection is the warmest
         self._unclaimed = connections
         self._making: set[asyncio.Task[None]] = set()
@@ -75,16 +95,19 @@ class _Lane:
             self._making.add(task)
             task.add_done_callback(self._making.discard)
         client = await self._permits.get()
+        if isinstance(client, Exception):
+            raise client
         try:
             yield client
         finally:
             self._permits.put_nowait(client)
 
     async def _make(self, share: int) -> None:
-        from huggingface_hub.utils import get_async_session
-
-        client = await asyncio.to_thread(get_async_session)
-        self.clients.append(client)
+        try:
+            client = await self._workshop.client()
+            self.clients.append(client)
+        except Exception as error:  # whoever waits for a permit must learn of it
+            client = Unreachable(f"no HTTP client could be made: {error}", hint="check the certificates and proxies")
         for _ in range(share):
             self._permits.put_nowait(client)
 
@@ -96,6 +119,7 @@ class Transport:
         self.connections = connections
         self.backoff = backoff
         self._lanes: dict[str, _Lane] = {}
+        self._workshop = _Workshop()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="modelkin-transport", daemon=True)
         self._thread.start()
@@ -125,12 +149,13 @@ class Transport:
         for lane in self._lanes.values():
             for client in lane.clients:
                 await client.aclose()
+        await self._workshop.close()
 
     async def get(self, ask: Ask, ledger: Ledger, progress: Progress = no_progress) -> Answer:
         """The final answer to one request: any status that is no reason to try again, body read and measured."""
         origin = "{0.scheme}://{0.netloc}".format(urlsplit(ask.url))
         if origin not in self._lanes:
-            self._lanes[origin] = _Lane(self.connections)
+            self._lanes[origin] = _Lane(self.connections, self._workshop)
         lane = self._lanes[origin]
         failure = ""
         for attempt in range(ATTEMPTS):

@@ -93,18 +93,19 @@ def test_gaps_and_trailing_bytes_are_noted():
     )
 
 
-def test_the_prefix_is_read_once_and_sized_by_what_the_config_lets_expect():
-    body = save({"x": np.zeros(1 << 20, np.float32)})
-    for config, size in (({}, 128), ({"num_hidden_layers": 4}, 40), ({"num_hidden_layers": 10**9}, 128)):
-        source = MemorySource({"model.safetensors": body})
-        read_layout(source, config)
-        assert [(e.kind, e.start, e.stop) for e in source.ledger.exchanges] == [("header", 0, size << 10)]
+def test_the_prefix_of_a_single_file_is_read_once():
+    source = MemorySource({"model.safetensors": save({"x": np.zeros(1 << 20, np.float32)})})
+    read_layout(source, {})
+    assert [(e.kind, e.start, e.stop) for e in source.ledger.exchanges] == [("header", 0, 128 << 10)]
 
 
-def test_the_prefix_holds_the_header_of_a_shard_with_many_experts():
-    entries = 46 * (128 * 3 + 13) // 47
-    config = {"num_hidden_layers": 46, "n_routed_experts": 128}
-    assert entries * 127 < expected_prefix(config, 47) < 128 << 10
+def test_the_prefix_holds_the_header_that_the_index_lets_expect():
+    names = [f"model.layers.7.mlp.experts.{i}.{p}_proj.weight" for i in range(128) for p in ("gate", "up", "down")]
+    header = {name: entry("BF16", [1408, 4096], [10**9, 10**9 + 1408 * 8192]) for name in names}
+    index = json.dumps({"weight_map": dict.fromkeys(names, "model-00008-of-00047.safetensors")}, indent=2)
+    assert len(json.dumps(header, separators=(",", ":"))) < expected_prefix(len(index), 1) < 128 << 10
+    assert expected_prefix(100, 47) == 32 << 10
+    assert expected_prefix(10**12, 1) == 1 << 20
 
 
 def test_a_header_longer_than_the_prefix_takes_one_more_read_of_the_rest():
@@ -135,18 +136,19 @@ def test_shards_and_index_come_in_one_round_and_long_headers_in_a_second():
     index = json.dumps({"metadata": {}, "weight_map": weight_map}).encode()
     source = CountingSource({**bodies, "model.safetensors.index.json": index})
     assert len(read_layout(source, {}).tensors) == 2001
+    prefix = expected_prefix(len(index), 2)
     assert source.calls == [
         (
             "header",
             [
                 Extent("model-00001-of-00002.safetensors", 0, len(bodies["model-00001-of-00002.safetensors"])),
-                Extent("model-00002-of-00002.safetensors", 0, 128 << 10),
+                Extent("model-00002-of-00002.safetensors", 0, prefix),
                 Extent("model.safetensors.index.json", 0, len(index)),
             ],
         ),
         (
             "header",
-            [Extent("model-00002-of-00002.safetensors", 128 << 10, len(bodies["model-00002-of-00002.safetensors"]))],
+            [Extent("model-00002-of-00002.safetensors", prefix, len(bodies["model-00002-of-00002.safetensors"]))],
         ),
     ]
 
