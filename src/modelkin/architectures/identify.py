@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 ROLE_ORDER = {role: index for index, role in enumerate(Role)}
 STRAYS = 0.05  # the share of names that a guess by names may leave over
 MAX_NOTES = 200
+_TURN = threading.Lock()
 MAX_PATTERNS = 1_000  # real models have some dozens
 
 
@@ -36,6 +38,12 @@ def identify(checkpoint: Checkpoint) -> Anatomy:
 
     No weight is read, but for a few rows where the config calls two stored tensors one (see `tying`).
     """
+    # Two models opened side by side take turns: the first is back at its network reads while the second computes.
+    with _TURN:
+        return _identify(checkpoint)
+
+
+def _identify(checkpoint: Checkpoint) -> Anatomy:
     config = text_part(checkpoint.config)
     names = Names(checkpoint.tensors)
     family, notes = choose_family(config, names)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from modelkin.architectures.config import Dimensions
 from modelkin.architectures.family import Family
-from modelkin.architectures.templates import Placed, Table, dissect
+from modelkin.architectures.templates import Placed, Rule, Table, dissect
 from modelkin.architectures.views import CannotCut, View, cut
 from modelkin.records import Role, Slot, TensorRef
 
@@ -51,18 +51,22 @@ class Placing:
         self._refused: dict[tuple[str, str], list[str]] = {}
         self._copies: list[tuple[str, Placed]] = []
         self._ambiguous: set[Slot] = set()
+        self._models: dict[tuple[str, tuple[int, ...], str], tuple[Rule, View]] = {}
         self._cuts: dict[tuple[int, tuple[int, ...]], Parts] = {}
 
     def run(self, names: Names, packed: Mapping[str, str]) -> None:
-        marks = self._table.extra_marks
+        marks, layered = self._table.extra_marks, self._table.layered
         extra = {numbers[0] for pattern, numbers in names.dissected.values() if pattern in marks}
         for name, (pattern, numbers) in names.dissected.items():
-            if pattern in self._table.layered and numbers[0] in extra:
+            if pattern in layered and numbers[0] in extra:
                 self.apart[name] = EXTRA
+                continue
+            if name not in packed and self._put_alike(name, pattern, numbers):
                 continue
             found = self._table.place(pattern, numbers)
             if isinstance(found, Placed):
                 self._put(name, found, packed.get(name))
+                self._remember(name, pattern, found)
             elif found or name in packed:
                 self.apart[name] = found or f"packed weights ({packed[name]})"
             else:
@@ -70,6 +74,26 @@ class Placing:
         for name, placed in self._copies:
             self._put_copy(name, placed)
         self._report_refused()
+
+    def _remember(self, name: str, pattern: str, placed: Placed) -> None:
+        """A tensor that became one slot, so that the ten thousand like it need not be looked at as closely."""
+        rule, ref = placed.rule, self.tensors[name]
+        view = self.slots.get(Slot(rule.roles[0], placed.layer, placed.expert, rule.stack))
+        if view is not None and view.tensor == name and rule.binds == ("layer", "expert") and len(rule.roles) == 1:
+            self._models[pattern, ref.shape, ref.dtype] = rule, view
+
+    def _put_alike(self, name: str, pattern: str, numbers: tuple[int, ...]) -> bool:
+        ref = self.tensors[name]
+        model = self._models.get((pattern, ref.shape, ref.dtype))
+        if model is None:
+            return False
+        rule, view = model
+        slot = Slot(rule.roles[0], numbers[0], numbers[1], rule.stack)
+        if slot in self.slots or slot in self._ambiguous:
+            return False
+        self.layers[rule.stack].add(numbers[0])
+        self.slots[slot] = view.of(name)
+        return True
 
     def _put(self, name: str, placed: Placed, scheme: str | None) -> None:
         ref = self.tensors[name]

@@ -191,7 +191,7 @@ def _vocabulary(inspection: Inspection) -> RenderableType:
     lines = [
         f"{facts['kind']}, {facts['entries']:,} entries, {facts['added']:,} added, {len(facts['special']):,} special",
         f"{facts['merges']:,} merges" + (f", sha256 {facts['merges_sha256_all']}" if facts["merges"] else ""),
-        "scripts: " + ", ".join(f"{name} {count:,}" for name, count in scripts.most_common(8) if count),
+        "scripts: " + ", ".join(f"{name} {count:,}" for name, count in scripts.most_common(6) if count),
     ]
     return _lines("Vocabulary", lines)
 

@@ -13,6 +13,7 @@ import importlib
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -56,16 +57,20 @@ class Gate:
 class _Workshop:
     """Clients, each made while the one before is used: loading certificates takes tens of milliseconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, expected: int) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="modelkin-clients")
-        self._next = self._thread.submit(_new_client)
+        self._ready = deque([self._thread.submit(_new_client)])
+        self._expected = expected - 1
 
     async def client(self) -> Any:
-        ready, self._next = self._next, self._thread.submit(_new_client)
-        return await asyncio.wrap_future(ready)
+        if self._expected > 0 or not self._ready:
+            self._expected -= 1
+            self._ready.append(self._thread.submit(_new_client))
+        return await asyncio.wrap_future(self._ready.popleft())
 
     async def close(self) -> None:
-        await (await asyncio.wrap_future(self._next)).aclose()
+        for client in self._ready:
+            await (await asyncio.wrap_future(client)).aclose()
         self._thread.shutdown()
 
 
@@ -119,7 +124,7 @@ class Transport:
         self.connections = connections
         self.backoff = backoff
         self._lanes: dict[str, _Lane] = {}
-        self._workshop = _Workshop()
+        self._workshop = _Workshop(2 * -(-connections // CONNECTIONS_A_CLIENT))  # for the Hub and its storage host
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="modelkin-transport", daemon=True)
         self._thread.start()
