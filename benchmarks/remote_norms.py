@@ -17,7 +17,7 @@ import multiprocessing
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -35,6 +35,7 @@ from modelkin.sources.hub import HubOptions, HubSource
 from modelkin.sources.transport import Transport
 
 MODELS = {"upstage/Solar-Open-100B": solar_open_100b, "zai-org/GLM-4.5-Air": glm_45_air}
+COLD_RUNS = 5
 NORMS = ("input_layernorm.weight", "post_attention_layernorm.weight")
 
 
@@ -77,6 +78,13 @@ def read_ours(endpoint: str, connections: int, cache: Path) -> tuple[float, int,
         source.close()
     transport.close()
     return seconds, requests, network
+
+
+def in_a_new_process(endpoint: str, connections: int, cache: Path) -> tuple[float, int, int]:
+    """As a user meets it: nothing imported, no connection open."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        return pool.submit(read_ours, endpoint, connections, cache).result()
 
 
 class Script:
@@ -133,16 +141,19 @@ def main() -> None:
     parser.add_argument("--ours-only", action="store_true")
     chosen = parser.parse_args()
     with loopback(chosen.latency) as endpoint, tempfile.TemporaryDirectory() as folder:
-        cache = Path(folder) / "ranges.sqlite"
-        rows = [(f"modelkin, {chosen.connections} connections", read_ours(endpoint, chosen.connections, cache))]
-        rows.append(("modelkin again, from its cache", read_ours(endpoint, chosen.connections, cache)))
+        caches = [Path(folder) / f"{number}.sqlite" for number in range(COLD_RUNS)]
+        cold = sorted(in_a_new_process(endpoint, chosen.connections, cache) for cache in caches)
+        rows = [
+            (f"modelkin, {chosen.connections} connections, median of {COLD_RUNS}", cold[COLD_RUNS // 2]),
+            ("modelkin again, from its cache", in_a_new_process(endpoint, chosen.connections, caches[0])),
+        ]
         if not chosen.ours_only:
             rows.append(("published scripts' pattern", read_like_the_scripts(endpoint)))
-    print(f"{chosen.latency * 1e3:.0f} ms an exchange{'':22} seconds  requests      MB")
+    print(f"{chosen.latency * 1e3:.0f} ms an exchange{'':25} seconds  requests      MB")
     for what, (seconds, requests, count) in rows:
-        print(f"{what:38} {seconds:7.2f}  {requests:8}  {count / 1e6:6.1f}")
+        print(f"{what:41} {seconds:7.2f}  {requests:8}  {count / 1e6:6.1f}")
     if not chosen.ours_only:
-        print(f"{'pattern / ours':38} {rows[2][1][0] / rows[0][1][0]:6.1f}×  {rows[2][1][1] / rows[0][1][1]:7.1f}×")
+        print(f"{'pattern / ours':41} {rows[2][1][0] / rows[0][1][0]:6.1f}×  {rows[2][1][1] / rows[0][1][1]:7.1f}×")
     print("targets: 2.5 s, 400 requests, 14 MB at 32 connections; 30×; at most 2 requests from the cache")
 
 
