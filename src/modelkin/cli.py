@@ -146,7 +146,9 @@ def cache_list() -> None:
     from modelkin.report.text import size
     from modelkin.sources.cache import default_path, open_cache
 
-    models = open_cache().models()
+    cache = open_cache()
+    models = cache.models()
+    cache.close()
     for model in models:
         click.echo(f"{size(model.bytes):>10}  {model.extents:>6} ranges  {model.repository}@{model.revision[:12]}")
     click.echo(f"{size(sum(model.bytes for model in models))} in {default_path()}", err=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import re
+from abc import ABC
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,7 +20,7 @@ NOT_HTTP = b"\x15\x03\x01\x00\x02\x02\x46 this is not HTTP\r\n\r\n"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fault:
+class Fault(ABC):
     """Which requests are hit: by port, by path (a part of it, or a pattern searched in path and query), by method.
 
     Of the requests that match, the first `skip` pass, then `count` are hit; None: all from there on.
@@ -38,9 +39,9 @@ class Fault:
             return self.path in request.path
         return self.path.search(request.target) is not None
 
+    @abstractmethod
     def apply(self, response: Response) -> Response:
         """What goes out in place of the right answer."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,11 @@ class RangeCache:
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._db = sqlite3.connect(path or ":memory:", timeout=30.0, check_same_thread=False, isolation_level=None)
-            self._prepare()
+            try:
+                self._prepare()
+            except BaseException:
+                self._db.close()
+                raise
 
     def _prepare(self) -> None:
         self._use_wal()

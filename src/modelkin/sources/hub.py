@@ -57,8 +57,12 @@ class HubSource:
         self._snapshot = Snapshot(self.id)
         self._wire = HubWire(self.id, self._endpoint, build_hf_headers(token=options.token), transport)
         self._wire.progress = progress
-        self.revision, entries = self._commit(address)
-        self._files = CommitFiles(self.revision, self._listing(entries))
+        try:
+            self.revision, entries = self._commit(address)
+            self._files = CommitFiles(self.revision, self._listing(entries))
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def ledger(self) -> Ledger:
