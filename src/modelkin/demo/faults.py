@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import re
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
