@@ -31,6 +31,9 @@ class _Commands(click.Group):
         except BrokenPipeError:
             sys.stderr.close()  # the reader has gone; there is nobody to tell
             context.exit(0)
+        except OSError as error:  # a full disk, a folder that may not be written
+            click.echo(f"modelkin: {_printable(error)}", err=True)
+            context.exit(1)
 
 
 def _printable(text: object) -> str:
@@ -46,6 +49,13 @@ def main() -> None:
     """
 
 
+def _output_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    folder = click.Path(path_type=Path)
+    command = click.option("--out", metavar="DIR", type=folder, help="Write JSON, CSV and text files.")(command)
+    form = "Write the record as JSON; - is standard output."
+    return click.option("--json", "json_to", metavar="FILE|-", help=form)(command)
+
+
 def _reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
     options = (
         click.option("--offline", is_flag=True, help="Use only what is on this machine."),
@@ -59,8 +69,7 @@ def _reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @main.command()
 @click.argument("model")
-@click.option("--json", "json_to", metavar="FILE|-", help="Write the record as JSON; - is standard output.")
-@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Write JSON, CSV and text files.")
+@_output_options
 @click.option("--all-layers", is_flag=True, help="Show the gains of every layer.")
 @click.option("--no-vocabulary", is_flag=True, help="Leave the tokenizer files unread.")
 @click.option("--hash", "hashed", is_flag=True, help="Compute sha256 of local files (reads them whole).")
@@ -100,7 +109,8 @@ def _show_inspection(record: Any, json_to: str | None, out: Path | None, all_lay
 
 @main.command()
 @click.option("--list", "listing", is_flag=True, help="Name the bundled models and stop.")
-def demo(listing: bool) -> None:
+@_output_options
+def demo(listing: bool, json_to: str | None, out: Path | None) -> None:
     """Inspect a bundled model, served over HTTP by a Hub on this machine. Needs no network."""
     from modelkin.demo import DESCRIPTIONS, bundled
 
@@ -116,7 +126,7 @@ def demo(listing: bool) -> None:
     with LoopbackHub({f"demo/{name}": Repository.from_folder(folder)}) as hub:
         click.echo(f"demo/{name}: {DESCRIPTIONS[name]}; read over HTTP from {hub.endpoint}", err=True)
         record = inspected(f"demo/{name}", ReadOptions(endpoint=hub.endpoint, cache=False, token=False))
-    _show_inspection(record, None, None, all_layers=True)
+    _show_inspection(record, json_to, out, all_layers=True)
 
 
 @main.command()

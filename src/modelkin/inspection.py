@@ -165,5 +165,13 @@ def statistics_of(slot: Slot, gains: NDArray[np.floating]) -> GainStatistics:
 
 def cost(source: Source, seconds: float) -> InspectionCost:
     ledger = source.ledger
+    hashed = ledger.bytes({"hash"})
     network = sum(e.bytes for e in ledger.exchanges if e.origin == "network")
-    return InspectionCost(ledger.bytes(), ledger.bytes(TENSOR_KINDS), network, ledger.requests, seconds)
+    return InspectionCost(
+        bytes=ledger.bytes() - hashed,
+        tensor_bytes=ledger.bytes(TENSOR_KINDS),
+        hashed_bytes=hashed,
+        network_bytes=network,
+        requests=ledger.requests,
+        seconds=seconds,
+    )

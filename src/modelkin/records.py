@@ -243,8 +243,9 @@ class LayerCheck(msgspec.Struct, frozen=True):
 
 
 class InspectionCost(msgspec.Struct, frozen=True):
-    bytes: int  # everything read, from wherever
+    bytes: int  # everything read, from wherever, to learn what the record says
     tensor_bytes: int
+    hashed_bytes: int  # read once more for sha256 alone
     network_bytes: int
     requests: int
     seconds: float

@@ -209,8 +209,9 @@ def _first(names: Sequence[str]) -> list[str]:
 def _cost(inspection: Inspection) -> RenderableType:
     cost = inspection.cost
     total = sum(fact.size for fact in inspection.model.files)
+    hashed = f", hashed {size(cost.hashed_bytes)}" if cost.hashed_bytes else ""
     line = (
-        f"read {size(cost.bytes)} of {size(total)} ({size(cost.tensor_bytes)} of it tensors); "
+        f"read {size(cost.bytes)} of {size(total)} ({size(cost.tensor_bytes)} of it tensors){hashed}; "
         f"{cost.requests} requests, {size(cost.network_bytes)} over the network; {cost.seconds:.1f} s"
     )
     return Padding(Text(line, style="dim"), (1, 0, 1, 0))

@@ -76,12 +76,15 @@ class LocalSource:
 
     def _mapped(self, name: str) -> tuple[int, mmap.mmap]:
         if name not in self._maps:
-            descriptor = os.open(self._root / name, os.O_RDONLY)
+            try:
+                descriptor = os.open(self._root / name, os.O_RDONLY)
+            except OSError as error:
+                raise NotFound(f"{name} may not be read: {error.strerror}", where=self.id) from error
             try:
                 self._maps[name] = descriptor, mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
-            except BaseException:
+            except (OSError, ValueError) as error:
                 os.close(descriptor)
-                raise
+                raise HeaderLies(f"{name} cannot be mapped into memory: {error}", where=self.id) from error
         return self._maps[name]
 
 
@@ -92,7 +95,7 @@ def _listed(path: Path) -> tuple[dict[str, FileFact], Path]:
             return _listed_folder(path), path
         if path.exists():
             return _listed_file(path), path.parent
-    except PermissionError as error:
+    except OSError as error:
         raise NotFound(f"may not be read: {error.strerror}", where=str(path)) from error
     raise NotFound("no such folder or file", where=str(path), hint="check the path; a Hub model is owner/name")
 
