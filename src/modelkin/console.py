@@ -12,11 +12,13 @@ from rich.console import Console, RenderableType
 from modelkin.errors import UsageError
 from modelkin.sources.protocol import Progress, no_progress
 
+NARROWEST = 80  # a narrower terminal breaks the lines itself, at no loss
+
 
 def show(page: RenderableType, plain: str) -> None:
     """A page on standard output: in colour on a terminal, else its plain form."""
     if sys.stdout.isatty():
-        Console().print(page)
+        Console(width=max(NARROWEST, Console().width)).print(page)
     else:
         sys.stdout.write(plain)
 

@@ -110,7 +110,8 @@ def _position_line(facts: dict[str, Any]) -> str:
 def _table(title: str, columns: Sequence[tuple[str, str]]) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name, justify in columns:
-        table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
+        # A folded number reads as another number, so only words may be folded.
+        table.add_column(name, justify=justify, overflow="fold", no_wrap=justify == "right")  # type: ignore[arg-type]
     return table
 
 
