@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -90,6 +92,8 @@ EXITS = {
     "a name that is no name": (["inspect", "what is this"], 2),
     "an unknown option": (["inspect", "--colour"], 2),
     "too many connections": (["inspect", "x", "--connections", "64"], 2),
+    "a name too long": (["inspect", "a" * 5000], 2),
+    "a path too long": (["inspect", "./" + "a" * 300], 3),
     "no such folder": (["inspect", "./nothing/here"], 3),
     "offline": (["inspect", "acme/tiny", "--offline"], 3),
 }
@@ -185,3 +189,32 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
     assert done.returncode in (0, 141)
+
+
+def test_a_place_that_cannot_be_written_is_wrong_usage(tmp_path: Path) -> None:
+    folder = write_files(tmp_path / "m", FILES)
+    (tmp_path / "taken").write_text("here")
+    for option in ("--out", "--json"):
+        done = modelkin("inspect", str(folder), option, str(tmp_path / "taken" / "x"))
+        assert done.returncode == 2, done.stderr
+        assert "cannot be written" in done.stderr
+
+
+def test_an_interrupt_ends_quickly_and_quietly() -> None:
+    with LoopbackHub({"acme/tiny": Repository(FILES)}, faults=[faults.Stall(60, port="cdn", count=None)]) as hub:
+        # Through a shell of its own, in case whoever runs the tests ignores interrupts.
+        code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); import modelkin.__main__"
+        command = [sys.executable, "-c", code, "inspect", "acme/tiny", "--no-cache"]
+        running = subprocess.Popen(command, env={**os.environ, "HF_ENDPOINT": hub.endpoint}, stderr=subprocess.PIPE)
+        try:
+            while not any(line.port == "cdn" for line in hub.log) and running.poll() is None:
+                time.sleep(0.05)
+                if len(hub.log) >= 4:  # the stalled request is logged only when it ends
+                    time.sleep(0.5)
+                    break
+            running.send_signal(signal.SIGINT)
+            _, said = running.communicate(timeout=20)
+        finally:
+            running.kill()
+    assert running.returncode == 130
+    assert said == b"modelkin: interrupted\n"

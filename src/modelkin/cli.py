@@ -10,11 +10,11 @@ from typing import Any
 import click
 
 from modelkin import __version__
-from modelkin.errors import ModelkinError
+from modelkin.errors import ModelkinError, UsageError
 
 EXIT_CODES = """\b
-Exit codes: 0 done · 2 wrong usage · 3 not found, gated or unreachable ·
-4 unreadable or hostile file · 5 nothing comparable"""
+Exit codes: 0 done · 1 any other failure · 2 wrong usage · 3 not found, gated or
+unreachable · 4 unreadable or hostile file · 5 nothing comparable · 130 interrupted"""
 
 
 class _Commands(click.Group):
@@ -31,6 +31,9 @@ class _Commands(click.Group):
         except BrokenPipeError:
             sys.stderr.close()  # the reader has gone; there is nobody to tell
             context.exit(0)
+        except KeyboardInterrupt:
+            click.echo("modelkin: interrupted", err=True)
+            context.exit(130)
         except OSError as error:  # a full disk, a folder that may not be written
             click.echo(f"modelkin: {_printable(error)}", err=True)
             context.exit(1)
@@ -103,8 +106,11 @@ def _show_inspection(record: Any, json_to: str | None, out: Path | None, all_lay
     if json_to != "-":
         show(page, render(page))
     if out:
-        for path in write_inspection(record, render(page), out):
-            click.echo(f"wrote {path}", err=True)
+        try:
+            paths = write_inspection(record, render(page), out)
+        except OSError as error:
+            raise UsageError(f"cannot be written: {error.strerror}", where=str(out)) from error
+        click.echo("".join(f"wrote {path}\n" for path in paths), err=True, nl=False)
 
 
 @main.command()
@@ -171,4 +177,5 @@ def cache_clear(model: str | None) -> None:
     from modelkin.report.text import size
     from modelkin.sources.cache import clear_cache
 
-    click.echo(f"freed {size(clear_cache(model))}", err=True)
+    freed = clear_cache(model)
+    click.echo(f"freed {size(freed)}" if freed or not model else f"nothing is kept of {_printable(model)}", err=True)

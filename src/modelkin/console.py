@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from rich.console import Console, RenderableType
 
 from modelkin.errors import UsageError
-from modelkin.sources.protocol import Progress, no_progress
+from modelkin.sources.protocol import Progress
 
+TRUE = ("1", "true", "yes", "on")
 NARROWEST = 80  # a narrower terminal breaks the lines itself, at no loss
 
 
@@ -21,11 +22,13 @@ def show(page: RenderableType, plain: str) -> None:
         Console(width=max(NARROWEST, Console().width)).print(page)
     else:
         sys.stdout.write(plain)
+    sys.stdout.flush()  # a full disk shows here, where it can still be reported
 
 
 def write(target: str, body: str) -> None:
     if target == "-":
         sys.stdout.write(body)
+        sys.stdout.flush()
         return
     try:
         with open(target, "w", encoding="utf-8") as handle:
@@ -36,9 +39,9 @@ def write(target: str, body: str) -> None:
 
 @contextmanager
 def progress_bar() -> Iterator[Progress]:
-    """A bar on standard error while it is a terminal; silence otherwise, and with HF_HUB_DISABLE_PROGRESS_BARS."""
-    if not sys.stderr.isatty() or os.environ.get("HF_HUB_DISABLE_PROGRESS_BARS") in ("1", "true", "yes", "on"):
-        yield no_progress
+    """A bar on standard error while it is a terminal (and no HF_HUB_DISABLE_PROGRESS_BARS); else long waits alone."""
+    if not sys.stderr.isatty() or os.environ.get("HF_HUB_DISABLE_PROGRESS_BARS", "").lower() in TRUE:
+        yield _long_waits
         return
     from rich.progress import BarColumn, DownloadColumn, TextColumn
     from rich.progress import Progress as Bar
@@ -51,3 +54,9 @@ def progress_bar() -> Iterator[Progress]:
             bar.update(task, description=what, completed=done, total=total or None)
 
         yield report
+
+
+def _long_waits(what: str, done: int, total: int) -> None:
+    """Nobody should take obedience to a rate limit for a hang."""
+    if done == total == 0 and what.startswith("waiting"):
+        print(f"modelkin: {what}", file=sys.stderr)

@@ -216,7 +216,10 @@ class SetApart(msgspec.Struct, frozen=True):
 
 
 class GainStatistics(msgspec.Struct, frozen=True):
-    """The effective gains of one norm (stored value plus the family's offset), in float64, population std."""
+    """The effective gains of one norm (stored value plus the family's offset; as stored where the offset is not known).
+
+    In float64, with the population's std.
+    """
 
     role: Role
     layer: str  # "3", "encoder.3", or empty

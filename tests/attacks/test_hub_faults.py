@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import re
 import shutil
@@ -139,6 +140,16 @@ LASTING: dict[str, tuple[Fault, type[ModelkinError], str]] = {
     "another hash": (faults.Headers({"X-Linked-ETag": f'"{"0" * 64}"'}, path=SHARD), ServerLies, "x-linked-etag"),
     "broken JSON": (faults.BadJson(path="/api/"), ServerLies, "JSON"),
     "a redirect loop": (faults.RedirectLoop(path="/resolve/"), ServerLies, "redirects"),
+    "another success": (faults.Status(203, body=b'{"model_type": "gpt2"}', path="config.json"), ServerLies, "203"),
+    "a file without content": (faults.Status(204, path="config.json"), ServerLies, "204"),
+    "a redirect to nowhere": (faults.Status(302, {"Location": ""}, path="config.json"), ServerLies, "302"),
+    "a redirect to no address": (
+        faults.Status(302, {"Location": "http://127.0.0.1:99999/"}, path=SHARD),
+        Unreachable,
+        "tries",
+    ),
+    "a wait that is no number": (faults.Status(429, {"Retry-After": "²"}, count=None), Unreachable, "429"),
+    "a listing in part": (faults.Status(206, body=b"{}", path="/api/"), ServerLies, "206"),
     "forbidden": (faults.Status(403, path="/resolve/"), Gated, "forbidden"),
 }
 
@@ -312,3 +323,31 @@ def test_redirects_that_stay_on_the_hub_are_followed(open_at: Open) -> None:
         read_everything(open_at(hub))
         read_everything(open_at(hub, "old/name"))
         assert any(line.status == 307 for line in hub.log)
+
+
+def test_a_listing_that_never_ends_is_given_up(open_at: Open) -> None:
+    endless = faults.Status(200, {"Link": '</api/models/acme/tiny/tree/x?cursor=again>; rel="next"'}, b"[]", count=None)
+    with hub_with(dataclasses.replace(endless, path="/tree/")) as hub:
+        with pytest.raises(ServerLies, match="end"):
+            open_at(hub, revision=hub.repositories["acme/tiny"].refs["main"])
+        assert len(hub.log) < 5
+
+
+def test_the_ledger_shows_every_request_and_offline_makes_none(open_at: Open, tmp_path: Path) -> None:
+    with hub_with() as hub:
+        source = open_at(hub, cache=tmp_path / "c.sqlite", token=None)
+        describe(source, 0.0)
+        assert source.ledger.requests == len(hub.log)
+        describe(open_at(hub, cache=tmp_path / "c.sqlite", token=None, offline=True), 0.0)
+        assert source.ledger.requests == len(hub.log)
+
+
+def test_a_damaged_cache_costs_requests_and_a_note_but_no_model(open_at: Open, tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    with hub_with() as hub:
+        first = describe(open_at(hub, cache=path), 0.0)
+        source = open_at(hub, cache=path)
+        source._cache._db.execute("DROP TABLE extents")
+        again = describe(source, 0.0)
+        assert again.gains == first.gains
+        assert any("cache" in note for note in again.notes)

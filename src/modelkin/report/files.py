@@ -19,7 +19,7 @@ def to_json(record: Any) -> str:
 
 
 def write_inspection(inspection: Inspection, page: str, folder: Path) -> list[Path]:
-    """inspection.json, inspection.txt, gains.csv, anatomy.csv, files.csv and tensors.csv."""
+    """inspection.json and .txt, gains.csv, anatomy.csv, files.csv, and left_out.csv: what has no role, and why."""
     tables = {
         "gains.csv": table(inspection.gains),
         "anatomy.csv": table(inspection.anatomy),

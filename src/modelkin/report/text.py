@@ -17,6 +17,7 @@ from modelkin.records import GainStatistics, Inspection, Role
 SHOWN_LAYERS = 8
 SHOWN_FILES = 8
 SHOWN_NAMES = 12
+LONGEST_NAME = 300
 GAIN_NOTE = (
     "These numbers describe one model. Two models whose gains have like means and spreads are not thereby related: "
     "strangers' gains look alike too, and even a cosine near 1 between them follows from the means alone."
@@ -97,6 +98,8 @@ def _dimensions(facts: dict[str, Any]) -> str:
 def _norm_line(facts: dict[str, Any]) -> str:
     kind = {"rms": "RMSNorm", "layer": "LayerNorm", "none": "without parameters"}.get(str(facts.get("norm")), "unknown")
     offset = ", stored minus one (shown with it added)" if facts.get("gain_offset") else ""
+    if facts.get("gain_offset") is None:
+        offset = ", gains as stored (whether one is to be added is not known)"
     bias = ", with bias" if facts.get("norm_bias") else ""
     return f"{kind}{bias}, placement {facts.get('norm_placement') or 'unknown'}{offset}"
 
@@ -204,7 +207,8 @@ def _notes(notes: Sequence[str]) -> Iterable[RenderableType]:
 
 def _first(names: Sequence[str]) -> list[str]:
     rest = len(names) - SHOWN_NAMES
-    return [*names[:SHOWN_NAMES], *([f"… and {rest} more (--json has all)"] if rest > 0 else [])]
+    shown = [name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME] + "…" for name in names[:SHOWN_NAMES]]
+    return [*shown, *([f"… and {rest} more (--json has all)"] if rest > 0 else [])]
 
 
 def _cost(inspection: Inspection) -> RenderableType:

@@ -37,9 +37,20 @@ def parse_address(text: str) -> Address:
     if text.startswith(("hf://", "https://", "http://")):
         return _from_uri(text)
     path = Path(text).expanduser()
-    if path.exists() or LOOKS_LIKE_PATH.search(text.partition("@")[0]):
+    if _exists(path) or LOOKS_LIKE_PATH.search(text.partition("@")[0]):
         return path
     return _from_name(text, text)
+
+
+def _exists(path: Path) -> bool:
+    """Also true of what may not be looked at; a name too long for the file system is no path."""
+    try:
+        path.stat()
+    except PermissionError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _from_uri(text: str) -> HubAddress:

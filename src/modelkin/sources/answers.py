@@ -94,18 +94,22 @@ async def _bounded(ask: Ask, blocks: Any, limit: int) -> bytes:
 
 def _announced(headers: Mapping[str, str]) -> int:
     length = headers.get("content-length", "")
-    return int(length) if length.isdigit() else SMALL_BODY + 1
+    return int(length) if _is_number(length) else SMALL_BODY + 1
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 16
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds that a refusal asks us to wait, from `Retry-After` (seconds or a date) or `RateLimit`."""
     value = headers.get("retry-after", "").strip()
-    if value.isdigit():
+    if _is_number(value):
         return float(value)
     if value:
         try:
             return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
     return used_up_for(headers)
 

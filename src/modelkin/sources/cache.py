@@ -86,6 +86,10 @@ def clear_cache(repository: str | None = None) -> int:
         return freed
 
 
+def _writable(path: Path) -> bool:
+    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+
+
 def _chosen_cap() -> int:
     chosen = os.environ.get("MODELKIN_CACHE_GB")
     try:
@@ -101,17 +105,28 @@ class RangeCache:
         self.path = path
         self.cap = cap if path is not None else min(cap, MEMORY_CAP)
         self._lock = threading.Lock()
+        self._read_only = path is not None and path.exists() and not _writable(path)
         with self._explained():
-            if path is not None:
-                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._db = sqlite3.connect(path or ":memory:", timeout=30.0, check_same_thread=False, isolation_level=None)
+            self._db = self._connected()
             try:
                 self._prepare()
             except BaseException:
                 self._db.close()
                 raise
 
+    def _connected(self) -> sqlite3.Connection:
+        if self.path is None:
+            target = "file::memory:"
+        elif self._read_only:
+            target = f"{self.path.resolve().as_uri()}?mode=ro&immutable=1"
+        else:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            target = self.path.resolve().as_uri()
+        return sqlite3.connect(target, timeout=30.0, check_same_thread=False, isolation_level=None, uri=True)
+
     def _prepare(self) -> None:
+        if self._read_only:
+            return
         self._use_wal()
         self._db.execute("PRAGMA synchronous=NORMAL")
         with self._transaction():
@@ -150,7 +165,7 @@ class RangeCache:
                 if row is None or len(row[2]) != extent.size:
                     continue
                 found[extent] = row[2]
-                if row[1] < now - TOUCH_AFTER:
+                if row[1] < now - TOUCH_AFTER and not self._read_only:
                     touched.append(row[0])
             self._db.executemany("UPDATE extents SET used = ? WHERE rowid = ?", [(now, rowid) for rowid in touched])
         return found
@@ -160,7 +175,7 @@ class RangeCache:
         rows = [
             (repository, revision, e.file, e.start, e.stop, now, sqlite3.Binary(body))
             for e, body in bodies
-            if 0 < e.size <= LARGEST_BODY
+            if 0 < e.size == len(body) <= LARGEST_BODY
         ]
         if not rows:
             return
@@ -201,7 +216,10 @@ class RangeCache:
 
     def clear(self, repository: str | None = None) -> int:
         """Forget everything, or one repository (`owner/name`, whatever its host); gives the bytes freed."""
-        where, arguments = ("", ()) if repository is None else (" WHERE repository LIKE '%/' || ?", (repository,))
+        suffix = f"/{repository}"
+        where, arguments = (
+            ("", ()) if repository is None else (" WHERE substr(repository, ?) = ?", (-len(suffix), suffix))
+        )
         with self._explained(), self._lock:
             freed = self._db.execute(f"SELECT total(stop - start) FROM extents{where}", arguments).fetchone()[0]
             with self._transaction():

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import TypeVar
 
 import msgspec
 
+from modelkin import __version__
 from modelkin.errors import OfflineMiss, ServerLies
 from modelkin.records import Exchange, Extent, FileFact, Origin
 from modelkin.sources.address import HubAddress
@@ -22,6 +24,7 @@ from modelkin.sources.snapshot import Snapshot
 from modelkin.sources.transport import Transport
 from modelkin.sources.wire import CommitFiles, HubWire, TreeEntry
 
+T = TypeVar("T")
 _Arrivals = Iterator[tuple[Extent, memoryview]]
 TREE = "/tree"  # the listing is kept beside the files, under a name that no file can have
 
@@ -30,6 +33,15 @@ class HubOptions(msgspec.Struct, frozen=True):
     endpoint: str | None = None  # None: HF_ENDPOINT
     token: str | bool | None = None  # None: HF_TOKEN, or the one stored by `hf auth login`
     offline: bool = False
+
+
+def request_headers(token: str | bool | None) -> dict[str, str]:
+    """Who asks, and the user's token. The library's own builder would ask the Hub a question first, also offline."""
+    from huggingface_hub.utils import get_token_to_send
+
+    headers = {"user-agent": f"modelkin/{__version__}"}
+    found = get_token_to_send(token)
+    return headers | ({"authorization": f"Bearer {found}"} if found else {})
 
 
 class HubSource:
@@ -45,7 +57,6 @@ class HubSource:
         notes: Sequence[str] = (),
     ) -> None:
         from huggingface_hub import constants
-        from huggingface_hub.utils import build_hf_headers
 
         self.id = address.repository
         self.notes = list(notes)
@@ -55,7 +66,9 @@ class HubSource:
         self._offline = options.offline or constants.is_offline_mode()
         self._cache = cache
         self._snapshot = Snapshot(self.id)
-        self._wire = HubWire(self.id, self._endpoint, build_hf_headers(token=options.token), transport)
+        self._wire = HubWire(
+            self.id, self._endpoint, request_headers(False if self._offline else options.token), transport
+        )
         self._wire.progress = progress
         try:
             self.revision, entries = self._commit(address)
@@ -99,19 +112,19 @@ class HubSource:
             return address.revision, None
         if not self._offline:
             commit, entries = self._wire.commit_of(address.revision)
-            self._keeping(lambda: self._cache.remember_ref(self._key, address.revision, commit))
+            self._tolerant(lambda: self._cache.remember_ref(self._key, address.revision, commit), None)
             return commit, entries
-        known = self._snapshot.ref(address.revision) or self._cache.ref(self._key, address.revision)
+        known = self._snapshot.ref(address.revision)
+        known = known or self._tolerant(lambda: self._cache.ref(self._key, address.revision), None)
         if known is None:
             what = f"which commit {address.revision!r} means is not known offline"
             raise OfflineMiss(what, where=self.id, hint="run once without --offline")
         return known, None
 
     def _listing(self, entries: list[TreeEntry] | None) -> dict[str, FileFact]:
-        kept = self._cache.document(self._key, self.revision, TREE)
+        kept = self._tolerant(self._kept_listing, None)
         if kept is not None:
-            self._record("api", Extent("", 0, len(kept)), "cache")
-            return self._facts_of(msgspec.json.decode(kept, type=list[TreeEntry]))
+            return self._facts_of(kept)
         if self._offline:
             return self._offline_listing()
         entries = entries or self._wire.tree(self.revision)
@@ -119,6 +132,16 @@ class HubSource:
         body = msgspec.json.encode(entries)
         self._keep({Extent(TREE, 0, len(body)): body})
         return facts
+
+    def _kept_listing(self) -> list[TreeEntry] | None:
+        body = self._cache.document(self._key, self.revision, TREE)
+        if body is None:
+            return None
+        self._record("api", Extent("", 0, len(body)), "cache")
+        try:
+            return msgspec.json.decode(body, type=list[TreeEntry])
+        except msgspec.DecodeError as error:
+            raise CacheError(f"a kept listing cannot be read: {error}", where=str(self._cache.path)) from error
 
     def _offline_listing(self) -> dict[str, FileFact]:
         facts = self._snapshot.files(self.revision)
@@ -148,7 +171,9 @@ class HubSource:
                 yield extent, view
 
     def _cached(self, extents: Sequence[Extent], kind: str) -> _Arrivals:
-        for extent, body in self._cache.get(self._key, self.revision, extents).items():
+        nothing: dict[Extent, bytes] = {}
+        kept = self._tolerant(lambda: self._cache.get(self._key, self.revision, extents), nothing)
+        for extent, body in kept.items():
             self._record(kind, extent, "cache")
             yield extent, memoryview(body)
 
@@ -183,15 +208,17 @@ class HubSource:
         return pieces
 
     def _keep(self, bodies: Mapping[Extent, bytes]) -> None:
-        self._keeping(lambda: self._cache.put(self._key, self.revision, bodies.items()))
+        self._tolerant(lambda: self._cache.put(self._key, self.revision, bodies.items()), None)
 
-    def _keeping(self, write: Callable[[], None]) -> None:
-        """A cache that cannot be written costs time later; the bytes in hand are good all the same."""
+    def _tolerant(self, use: Callable[[], T], otherwise: T) -> T:
+        """A cache that fails costs requests; the bytes in hand are good all the same. It is said in a note."""
         try:
-            write()
+            return use()
         except CacheError as error:
-            if str(error) not in self.notes:
-                self.notes.append(str(error))
+            note = f"{error}; {error.hint}".rstrip("; ")
+            if note not in self.notes:
+                self.notes.append(note)
+            return otherwise
 
     def _record(self, kind: str, extent: Extent, origin: Origin) -> None:
         self.ledger.record(Exchange(kind, extent.file, extent.start, extent.stop, 0, extent.size, 0.0, origin))

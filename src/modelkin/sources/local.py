@@ -8,6 +8,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from modelkin.errors import HeaderLies, NotFound
@@ -48,11 +49,12 @@ class LocalSource:
         done = 0
         for fact in chosen:
             digest = hashlib.sha256()
-            for start in range(0, fact.size, HASH_BLOCK):
-                digest.update(self._read(Extent(fact.name, start, min(start + HASH_BLOCK, fact.size)), "hash"))
-                done += min(HASH_BLOCK, fact.size - start)
-                progress("hashing", done, total)
-            self._facts[fact.name] = FileFact(fact.name, fact.size, digest.hexdigest())
+            with suppress(NotFound):  # a file that may not be read keeps no hash; whoever needs it will hear why
+                for start in range(0, fact.size, HASH_BLOCK):
+                    digest.update(self._read(Extent(fact.name, start, min(start + HASH_BLOCK, fact.size)), "hash"))
+                    done += min(HASH_BLOCK, fact.size - start)
+                    progress("hashing", done, total)
+                self._facts[fact.name] = FileFact(fact.name, fact.size, digest.hexdigest())
 
     def close(self) -> None:
         """Forget the maps; pages still referenced by arrays live on until those are gone."""
@@ -103,8 +105,9 @@ def _listed(path: Path) -> tuple[dict[str, FileFact], Path]:
 def _listed_folder(folder: Path) -> dict[str, FileFact]:
     facts: dict[str, FileFact] = {}
     for entry in sorted(os.scandir(folder), key=lambda e: e.name):
-        if not entry.name.startswith(".") and entry.is_file():
-            facts[entry.name] = FileFact(entry.name, entry.stat().st_size)
+        with suppress(OSError):  # a link that leads nowhere is no file
+            if not entry.name.startswith(".") and entry.is_file():
+                facts[entry.name] = FileFact(entry.name, entry.stat().st_size)
         if len(facts) > MAX_FILES:
             raise NotFound(f"holds more than {MAX_FILES} files; is it a model?", where=str(folder))
     return facts

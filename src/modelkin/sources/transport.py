@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import importlib
 import random
 import threading
 import time
@@ -21,7 +20,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from modelkin.errors import OfflineMiss, Unreachable, UsageError
+from modelkin.errors import ModelkinError, OfflineMiss, Unreachable, UsageError
 from modelkin.records import Exchange
 from modelkin.sources.answers import Answer, Ask, ShortBody, read_answer, retry_after, used_up_for
 from modelkin.sources.protocol import Ledger, Progress, no_progress
@@ -34,6 +33,7 @@ BACKOFF = 0.5
 LONGEST_WAIT = 330.0  # the Hub counts requests in windows of five minutes
 SLOWEST = 50_000  # bytes a second; an answer that drips more slowly than this is given up
 PATIENCE = 60.0
+LONGEST_FAILURE = 300
 RETRIED = frozenset({408, 429, 500, 502, 503, 504})
 
 T = TypeVar("T")
@@ -43,14 +43,16 @@ class Gate:
     """Closed for a while after a rate limit; every request passes through it, so all learn at once."""
 
     def __init__(self) -> None:
-        self._opens = 0.0
+        self._opens = self._told = 0.0
 
     def close_for(self, seconds: float) -> None:
         self._opens = max(self._opens, time.monotonic() + seconds)
 
     async def passed(self, progress: Progress = no_progress) -> None:
         while (wait := self._opens - time.monotonic()) > 0:
-            progress(f"waiting {wait:.0f} s for the server's rate limit", 0, 0)
+            if self._told != self._opens:  # one of those who wait tells the user
+                self._told = self._opens
+                progress(f"waiting {wait:.0f} s for the server's rate limit", 0, 0)
             await asyncio.sleep(wait)
 
 
@@ -193,8 +195,10 @@ async def _attempt(ask: Ask, gate: Gate, client: Any, ledger: Ledger) -> Answer 
         return "the answer came too slowly"
     except ShortBody as short:
         return str(short)
-    except _client_errors(client) as error:
-        return f"{type(error).__name__} {error}".strip()
+    except ModelkinError:
+        raise
+    except Exception as error:  # the client's own, of whichever HTTP library; or an address that it cannot parse
+        return f"{type(error).__name__} {error}".strip()[:LONGEST_FAILURE]
     finally:
         ledger.record(_ledger_line(ask, answer, time.perf_counter() - began))
 
@@ -220,13 +224,6 @@ async def _exchange(client: Any, ask: Ask) -> Answer:
 def _parsed(kind: Callable[[str], Any], url: str) -> Any:
     """The client's own form of an address: signed ones are long, slow to parse, and used again and again."""
     return kind(url)
-
-
-def _client_errors(client: Any) -> type[Exception]:
-    """The root of the request errors of whichever HTTP library made the client."""
-    library = importlib.import_module(type(client).__module__.partition(".")[0])
-    errors: type[Exception] = library.RequestError
-    return errors
 
 
 def _heed_refusal(gate: Gate, answer: Answer) -> None:

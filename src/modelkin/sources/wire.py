@@ -95,10 +95,11 @@ class HubWire:
         entries: list[TreeEntry] = []
         while url is not None:
             answer = await self._api(url, commit)
-            entries += _decoded(answer, list[TreeEntry], url)
-            if len(entries) > MOST_FILES:
-                raise ServerLies(f"the listing has more than {MOST_FILES} files", where=self.repository)
+            page = _decoded(answer, list[TreeEntry], url)
+            entries += page
             url = self._next_page(answer, url)
+            if len(entries) > MOST_FILES or (url and not page):
+                raise ServerLies("the listing does not come to an end", where=self.repository)
         return entries
 
     def _next_page(self, answer: Answer, url: str) -> str | None:
@@ -137,6 +138,11 @@ class HubWire:
         ask = Ask(self._address(files, piece.file), kind, piece.file, self._headers, total=piece.size)
         answer = await self._followed(ask, files)
         self._raise_for(answer, f"file {piece.file!r} at {files.commit[:12]}")
+        if answer.status != 200 or len(answer.body) != piece.size:
+            raise ServerLies(
+                f"{piece.file}: asked for {piece.size} bytes, answered {answer.status} with {len(answer.body)}",
+                where=self.repository,
+            )
         return answer.body
 
     async def _fetch_range(self, files: CommitFiles, piece: Extent, kind: str) -> bytes:
@@ -182,6 +188,8 @@ class HubWire:
     async def _api(self, url: str, revision: str) -> Answer:
         answer = await self._followed(Ask(url, "api", "", self._headers), None)
         self._raise_for(answer, f"revision {revision!r}")
+        if answer.status != 200:
+            raise ServerLies(f"a question about {revision!r} was answered with {answer.status}", where=self.repository)
         return answer
 
     async def _followed(self, ask: Ask, files: CommitFiles | None) -> Answer:

@@ -115,3 +115,19 @@ def test_a_cache_of_another_version_is_refused(tmp_path: Path) -> None:
     db.close()
     with pytest.raises(CacheError, match="schema 99"):
         RangeCache(tmp_path / "c.sqlite")
+
+
+def test_a_name_is_cleared_to_the_letter(tmp_path: Path) -> None:
+    cache = RangeCache(tmp_path / "c.sqlite")
+    cache.put("https://hub/demo/m", "c1", [(Extent("f", 0, 4096), BODY)])
+    for near in ("demo_m", "demo/M", "%", "emo/m", "hub/demo/x"):
+        assert cache.clear(near) == 0
+    assert cache.clear("demo/m") == 4096
+    cache.close()
+
+
+def test_a_body_of_another_length_than_its_range_is_not_kept(tmp_path: Path) -> None:
+    cache = RangeCache(tmp_path / "c.sqlite")
+    cache.put("hub/a", "c1", [(Extent("f", 0, 100), BODY)])
+    assert cache.models() == []
+    cache.close()

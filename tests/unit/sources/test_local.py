@@ -66,3 +66,20 @@ def test_hashes_are_computed_on_request(tmp_path: Path) -> None:
     source.hash_files()
     assert source.files()["m.bin"].sha256 == hashlib.sha256(BODY).hexdigest()
     source.close()
+
+
+def test_links_that_lead_nowhere_are_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_bytes(b"{}")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "gone").symlink_to(tmp_path / "nothing")
+    assert list(LocalSource(tmp_path).files()) == ["config.json"]
+
+
+def test_a_file_that_may_not_be_opened_is_named(tmp_path: Path) -> None:
+    (tmp_path / "m.bin").write_bytes(BODY)
+    source = LocalSource(tmp_path)
+    (tmp_path / "m.bin").unlink()
+    with pytest.raises(NotFound, match=r"m\.bin may not be read"):
+        source.read([Extent("m.bin", 0, 10)])
+    source.hash_files()
+    assert source.files()["m.bin"].sha256 is None
