@@ -6,17 +6,18 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from modelkin.errors import HeaderLies, NotFound
+from modelkin.errors import HeaderLies, NotFound, UnsupportedFormat
 from modelkin.formats import Layout, read_headers, settle
 from modelkin.formats.parts import Steps
 from modelkin.formats.reading import Rows, read_rows
+from modelkin.formats.safetensors import LFS_POINTER
 from modelkin.records import Extent, TensorRef
 from modelkin.sources.protocol import Progress, Source, no_progress
 from modelkin.vocabulary import Vocabulary, read_vocabulary
+from modelkin.vocabulary.json_text import NotJson, decoded
 
 MAX_JSON = 64 << 20
 
@@ -86,10 +87,14 @@ def _config(source: Source) -> Steps[dict[str, Any]]:
     if fact.size > MAX_JSON:
         raise HeaderLies(f"config.json has {fact.size} bytes; at most {MAX_JSON} are read", where=source.id)
     (body,) = yield [Extent(fact.name, 0, fact.size)]
+    if bytes(body[: len(LFS_POINTER)]) == LFS_POINTER:
+        raise UnsupportedFormat(
+            "a Git LFS pointer lies where config.json should be", where=source.id, hint="fetch the file: git lfs pull"
+        )
     try:
-        config = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise HeaderLies(f"config.json is not JSON: {error}", where=source.id) from error
+        config: Any = decoded(body, object)
+    except NotJson as error:
+        raise HeaderLies(f"config.json {error}", where=source.id, hint="fetch the file again") from error
     if not isinstance(config, dict):
         raise HeaderLies(f"config.json holds {type(config).__name__}, expected an object", where=source.id)
     return config

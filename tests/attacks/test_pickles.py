@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modelkin.errors import HeaderLies, ModelkinError, UnreadableError, UnsafePickle
+from modelkin.errors import HeaderLies, ModelkinError, UnreadableError, UnsafePickle, UnsupportedFormat
 from modelkin.formats import read_layout
 from modelkin.formats.pickle_machine import run_pickle
 from modelkin.formats.reading import read_rows
@@ -197,7 +197,10 @@ LIES = {
     "a shape beyond 2^48": named(("x", tensor(shape=numbers(0, 1 << 50)))),
     "a shape of 40 axes": named(("x", tensor(shape=numbers(*[1] * 40), strides=numbers(*[1] * 40)))),
     "a shape larger than the storage": named(("x", tensor(shape=numbers(4, 4)))),
-    "a shape repeated by strides of zero": named(("x", tensor(shape=numbers(BIG, 4), strides=numbers(0, 0)))),
+    "strides of zero from behind the storage": named(
+        ("x", tensor(offset=whole(12), shape=numbers(2, 2), strides=numbers(0, 0)))
+    ),
+    "strides of zero beside one too long": named(("x", tensor(shape=numbers(9, 13), strides=numbers(0, 1)))),
     "an offset behind the storage": named(("x", tensor(offset=whole(1)))),
     "a negative offset": named(("x", tensor(offset=whole(-1)))),
     "an offset that is text": named(("x", tensor(offset=text("0")))),
@@ -226,6 +229,46 @@ def test_a_lie_is_refused_and_costs_no_memory(lie):
     assert isinstance(caught.value, HeaderLies | UnsafePickle)
     assert len(str(caught.value)) < 1000
     assert peak < 100 * len(body) + (1 << 20)
+
+
+def test_a_shape_repeated_by_strides_of_zero_is_passed_over_and_costs_no_memory():
+    endless = tensor(shape=numbers(BIG, 4), strides=numbers(0, 0))
+    source = MemorySource({"pytorch_model.bin": archive(named(("endless", endless), ("x", tensor())))})
+    tracemalloc.start()
+    try:
+        layout = read_layout(source, {})
+        (array,) = read_rows(source, layout, [(layout.tensors["x"], None)])
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert list(layout.tensors) == ["x"]
+    assert array.tobytes() == DATA
+
+
+FORMS = {
+    "a parameter": b"ctorch._utils\n_rebuild_parameter\n(" + tensor() + b"\x88NtR",
+    "a bare class": b"ctorch.nn.parameter\nParameter\n",
+    "a tensor of the third form": b"ctorch._utils\n_rebuild_tensor_v3\n(("
+    + text("storage") + b"ctorch.storage\nUntypedStorage\n" + text("0") + text("cpu") + whole(48) + b"tQ"
+    + whole(0) + numbers(3) + numbers(1) + b"\x89Nctorch\nuint16\ntR",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_harmless_form_of_tensor_hides_nothing_that_comes_with_it(form):
+    with pytest.raises(UnsupportedFormat, match="a form of tensor that is not read"):
+        opened(archive(named(("x", FORMS[form]), ("y", tensor()))))
+    for bite in (b"cos\nsystem\n", b"ctorch\nload\n", FORMS[form] + b"}b", FORMS[form] + b")R)R\x81"):
+        for items in ((("x", FORMS[form]), ("y", bite)), (("y", bite), ("x", FORMS[form]))):
+            with pytest.raises(UnsafePickle) as caught:
+                opened(archive(named(*items)))
+            assert "torch.load" in caught.value.hint
+
+
+def test_parts_of_a_harmless_form_are_refused_where_that_form_is_not():
+    for part in (b"ctorch.storage\nUntypedStorage\n", b"ctorch\nuint16\n"):
+        with pytest.raises(UnsafePickle):
+            opened(archive(named(("x", part), ("y", FORMS["a parameter"]))))
 
 
 def test_values_that_repeat_each_other_are_not_unfolded():

@@ -22,10 +22,11 @@ Request = tuple[str, slice | list[int] | None]
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What kind of model it is. None: neither the config nor the tensors tell.
+    """What kind of model it is. None or "unknown": neither the config nor the tensors tell.
 
     `layers` counts what is stored (per stack where there are two), `configured_layers` what the config claims;
-    `hidden` is measured on the tensors where it can be, everything else is the config's.
+    `hidden` is measured on the tensors where it can be, everything else is the config's. Where `gain_offset` is None,
+    gains are read as stored, and nobody knows what the model adds to them.
     """
 
     family: str
@@ -41,13 +42,13 @@ class Facts(msgspec.Struct, frozen=True):
     experts: int | None
     vocabulary: int | None
     norm: Norm
-    gain_offset: float
-    norm_bias: bool
+    gain_offset: float | None
+    norm_bias: bool | None
     norm_placement: Placement
-    stream_norm: bool
+    stream_norm: bool | None
     positions: Positions
     activation: str | None
-    gated: bool
+    gated: bool | None
     tied: bool
     exchangeable_hidden: bool
     why: str
@@ -66,7 +67,7 @@ class Anatomy:
     layers: tuple[str, ...]
 
     def read(self, slot: Slot, rows: Rows = None) -> Floats:
-        """A slot as float32: (out, in), or (n,) for gains and biases; gains as the model applies them."""
+        """A slot as float32: (out, in), or (n,) for gains and biases; gains as the model applies them, if known."""
         return self.read_many([(slot, rows)])[0]
 
     def read_many(self, wanted: Sequence[tuple[Slot, Rows]], kind: str = "tensor") -> list[Floats]:

@@ -41,6 +41,8 @@ class Dimensions(NamedTuple):
     activation: str | None = None
     tied: bool | None = None
     stacked_shape: tuple[int, ...] | None = None  # measured: of one expert's down matrix in a stack
+    widths: tuple[int, ...] = ()  # what the residual stream may measure: by the config, by the embedding
+    latent: bool = False  # measured: queries, keys and values come out of latents, with sizes of their own
 
 
 def text_part(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,6 +100,8 @@ def read_dimensions(config: Mapping[str, Any], family: Family) -> tuple[Dimensio
         activation=sheet.text("activation", family.keys.activation),
         tied=sheet.flag(TIE),
         stacked_shape=None,
+        widths=(),
+        latent=False,
     )
     return dimensions, sheet.notes
 

@@ -12,9 +12,10 @@ import msgspec
 from modelkin.errors import UnreadableError
 from modelkin.records import Role
 
-Norm = Literal["rms", "layer", "none"]
-Placement = Literal["pre", "post", "sandwich", "parallel"]
-Positions = Literal["rotary", "learned", "fixed", "relative", "alibi", "none"]
+Norm = Literal["rms", "layer", "none", "unknown"]
+Placement = Literal["pre", "post", "sandwich", "parallel", "unknown"]
+Positions = Literal["rotary", "learned", "fixed", "relative", "alibi", "none", "unknown"]
+Unknown = Literal["unknown"]  # TOML has no word for None
 Scalar = bool | int | float | str
 Paths = str | int | tuple[str, ...] | None
 UNKNOWN = "unknown"
@@ -31,6 +32,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     copy: bool = False  # a second place of a tied tensor: used only where the first is not stored
     layer: int | None = None  # a fixed number where the name has none
     stack: str | None = None  # another stack than the name's; "" for what both share
+    beside: tuple[str, ...] = ()  # modules that must be stored next to it, else it may mean another thing
+    without: tuple[str, ...] = ()  # modules that must not
 
     def __post_init__(self) -> None:
         if (self.role is None) == (not self.split):
@@ -48,11 +51,11 @@ class Traits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     norm_placement: Placement
     positions: Positions
     exchangeable_hidden: bool  # may the hidden axes be renumbered without changing the model?
-    gain_offset: float = 0.0  # 1.0 where the gain is stored minus one
-    norm_bias: bool = False
-    stream_norm: bool = False  # the norm comes after the residual sum (BERT), not on the branch (OLMo 2)
+    gain_offset: float | Unknown = 0.0  # 1.0 where the gain is stored minus one
+    norm_bias: bool | Unknown = False
+    stream_norm: bool | Unknown = False  # the norm comes after the residual sum (BERT), not on the branch (OLMo 2)
     activation: str | None = None
-    gated: bool = False
+    gated: bool | Unknown = False
     tied: bool = False  # where the config does not say
 
 

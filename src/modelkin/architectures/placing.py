@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from modelkin.architectures.config import Dimensions
 from modelkin.architectures.family import Family
+from modelkin.architectures.plausible import doubt, out_of_place
 from modelkin.architectures.templates import Placed, Rule, Table, dissect
 from modelkin.architectures.views import CannotCut, View, cut
 from modelkin.records import Role, Slot, TensorRef
@@ -117,6 +118,10 @@ class Placing:
         except CannotCut as refusal:
             self._refuse(name, placed, str(refusal))
             return
+        doubtful = out_of_place(name, placed.rule.spec, self.tensors)
+        if doubtful:
+            self._refuse(name, placed, doubtful)
+            return
         done: list[Slot] = []
         for role, expert, cut_out in parts:
             slot, view = Slot(role, layer, own if expert is None else expert, rule.stack), cut_out.of(name)
@@ -132,7 +137,12 @@ class Placing:
         key = (id(placed.rule), ref.shape)
         parts = self._cuts.get(key)
         if parts is None:
-            parts = self._cuts[key] = cut(placed, ref, self.dims)
+            parts = cut(placed, ref, self.dims)
+            for role, _, view in parts:
+                reason = doubt(role, view.shape, placed, self.dims, strict=self.family.suffixes)
+                if reason:
+                    raise CannotCut(reason)
+            self._cuts[key] = parts
         return parts
 
     def _put_twice(self, name: str, placed: Placed, slot: Slot) -> None:

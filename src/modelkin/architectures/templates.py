@@ -85,7 +85,7 @@ class Table:
     def __init__(self, family: Family, patterns: Iterable[str]) -> None:
         self._family = family
         self._wrappers = common().wrappers | set(family.prefixes)
-        self._patterns = {pattern: self._keys(pattern) for pattern in set(patterns)}
+        self._patterns = {pattern: self._keys(pattern) for pattern in dict.fromkeys(patterns)}
         self._two_stacks = all(any(f"{s}." in pattern for pattern in self._patterns) for s in STACKS)
         self._rules: dict[str, list[Rule]] = {}
         self._apart: dict[str, str] = {}

@@ -14,10 +14,12 @@ from modelkin.records import Role, Slot, TensorRef
 HEAD = Slot(Role.HEAD)
 EMBEDDINGS = (Slot(Role.EMBEDDING), Slot(Role.EMBEDDING, stack="decoder"))
 COMPARED = 8  # rows, evenly spaced
+TASK_HEAD = "task head"  # as common.toml and the families call it
+SPEAKING = ("ForCausalLM", "ForMaskedLM", "ForPreTraining", "ForConditionalGeneration", "LMHead")
 ReadMany = Callable[[Sequence[tuple[str, Sequence[int]]]], list[Floats]]
 
 
-def settle_head(placing: Placing, dims: Dimensions, read_many: ReadMany) -> bool:
+def settle_head(placing: Placing, dims: Dimensions, classes: object, read_many: ReadMany) -> bool:
     """Whether embedding and head are one tensor; its second place is then taken out of the slots.
 
     Configs say so of models that have a head of their own, so where both are stored a few rows are compared.
@@ -27,7 +29,7 @@ def settle_head(placing: Placing, dims: Dimensions, read_many: ReadMany) -> bool
     embedding = next((slots[slot] for slot in EMBEDDINGS if slot in slots), None)
     head = slots.get(HEAD)
     if head is None:
-        return claimed and embedding is not None
+        return claimed and embedding is not None and _speaks(placing, dims, classes)
     if embedding is None:
         if claimed:  # whoever saved it kept the other name of the pair
             slots[EMBEDDINGS[0]] = slots.pop(HEAD)
@@ -44,6 +46,19 @@ def settle_head(placing: Placing, dims: Dimensions, read_many: ReadMany) -> bool
     del slots[HEAD]
     placing.apart[second.name] = reason
     return True
+
+
+def _speaks(placing: Placing, dims: Dimensions, classes: object) -> bool:
+    """Whether a model that stores no head has one at all: a classifier is tied to nothing."""
+    named = [word for word in classes if isinstance(word, str)] if isinstance(classes, list) else []
+    if any(part in word for word in named for part in SPEAKING):
+        return True
+    if any(slot.role in (Role.HEAD_BIAS, Role.HEAD_TRANSFORM) for slot in placing.slots):
+        return True
+    if TASK_HEAD in placing.apart.values():
+        return False
+    # `BertModel` and `MarianMTModel` say nothing about it, `BertForTokenClassification` does.
+    return dims.tied is not None or not named or not all("For" in word for word in named)
 
 
 def _alike(first: TensorRef, second: TensorRef, read_many: ReadMany) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
-from modelkin.errors import HeaderLies, NotFound
+from modelkin.errors import HeaderLies, NotFound, NothingComparable
 from modelkin.formats.packing import DEFAULT_BLOCK, find_packing
 from modelkin.formats.parts import Part, Steps, read_together, shown
 from modelkin.formats.safetensors import expected_prefix, read_header
@@ -44,7 +44,7 @@ class Headers(msgspec.Struct, frozen=True):
 def read_layout(
     source: Source, config: Mapping[str, Any], progress: Progress = no_progress, *, read_index: bool = True
 ) -> Layout:
-    """The layout of a source whose config is known; headers are read, weights are not."""
+    """The layout of a source, for callers that know its config; `open_checkpoint` reads the config along with it."""
     headers, _ = read_headers(source, None, progress, read_index=read_index)
     return settle(headers, config, source.id)
 
@@ -57,7 +57,7 @@ def read_headers(
     Shards are known from the file list, so index, headers and the other file all come in one round.
     """
     choice = choose_files(source)
-    progress("headers", 0, len(choice.files))
+    progress(f"headers of {len(choice.files)} files", 0, 0)
     index = choice.index if choice.index and (read_index or not choice.files) else None
     readers: list[Steps[Part | WeightMap | T]] = [*_readers(source, choice, choice.files)]
     if index is not None:
@@ -73,18 +73,20 @@ def read_headers(
         notes += check_agreement(weight_map, parts, f"{source.id}/{index}")
     elif choice.index is not None:
         notes += ("index not read: shard names are complete",)
-    progress("headers", len(parts), len(parts))
     return Headers(choice.format, parts, notes), extra
 
 
 def settle(headers: Headers, config: Mapping[str, Any], where: str) -> Layout:
     """Headers and config together: which tensors there are, and which of them are packed."""
     tensors = _merge(headers.parts, where)
+    notes = (*headers.notes, *(note for part in headers.parts for note in part.notes))
+    if not tensors:
+        raise NothingComparable("holds no tensors", where=where, hint="; ".join(notes[:3]))
     packing = find_packing(tensors, config, where)
     metadata: dict[str, str] = {}
     for part in headers.parts:
         metadata = part.metadata | metadata
-    notes = (*headers.notes, *(note for part in headers.parts for note in part.notes))
+    notes += packing.notes
     return Layout(headers.format, tensors, metadata, notes, packing.packed, packing.scales, packing.block)
 
 
@@ -107,7 +109,13 @@ def _readers(source: Source, choice: Choice, names: Sequence[str]) -> list[Steps
     files = source.files()
     index_size = files[choice.index].size if choice.index else None
     prefix = expected_prefix(index_size, len(names))
-    return [_reader(choice.format, files[name], f"{source.id}/{name}", prefix) for name in names]
+    return [_reader(choice.format, files[name], _place(source, name), prefix) for name in names]
+
+
+def _place(source: Source, name: str) -> str:
+    """Source and file for a message; a source that is the file itself is named once."""
+    itself = len(source.files()) == 1 and source.id.replace("\\", "/").rpartition("/")[2] == name
+    return source.id if itself else f"{source.id}/{name}"
 
 
 def _reader(format: FormatName, fact: FileFact, where: str, prefix: int) -> Steps[Part]:

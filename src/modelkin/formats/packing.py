@@ -10,6 +10,7 @@ import msgspec
 from modelkin.errors import HeaderLies
 from modelkin.formats.dtypes import FP8, INTEGERS, PACKED
 from modelkin.formats.parts import shown
+from modelkin.formats.scales import FLOATS, ScaleNames, has_block_scale, is_unscaled, misfit
 from modelkin.records import TensorRef
 
 DEFAULT_BLOCK = (128, 128)
@@ -24,30 +25,45 @@ _PACK_PARTS = frozenset(
 _BNB_PARTS = frozenset({"absmax", "quant_map", "nested_absmax", "nested_quant_map", "nested_offset"})
 _SCALE_SUFFIXES = ("_scale", "_scales", "_scale_inv")
 _SCALE_NEIGHBOURS = ("scales", "scale", "SCB", "weight_zero_point", "biases")
-_PLAIN = frozenset({"F64", "F32", "BF16", "F16"})
 
 
 class Packing(msgspec.Struct, frozen=True):
     packed: dict[str, str]  # tensor name -> the scheme it belongs to
     scales: dict[str, str]  # FP8 weight -> its weight_scale_inv
     block: tuple[int, int]
+    notes: tuple[str, ...] = ()
 
 
 def find_packing(tensors: Mapping[str, TensorRef], config: Mapping[str, Any], where: str) -> Packing:
     quantisation = _quantisation(config)
     block = _block(quantisation, where)
     # Nearly every tensor of nearly every model is a plain weight or bias; the others are looked at.
-    odd = [ref for ref in tensors.values() if ref.dtype not in _PLAIN or not ref.name.endswith((".weight", ".bias"))]
-    scales = {ref.name: f"{ref.name}_scale_inv" for ref in odd if _has_block_scale(ref, tensors)}
-    for name, scale in scales.items():
-        _check_scale(tensors[name], tensors[scale], block, where)
-    packed = {}
+    odd = [ref for ref in tensors.values() if ref.dtype not in FLOATS or not ref.name.endswith((".weight", ".bias"))]
+    scales: dict[str, str] = {}
+    packed: dict[str, str] = {}
+    names = ScaleNames(tensors)
     for ref in odd:
-        if ref.name not in scales:
-            scheme = _scheme_by_name(ref.name, ref, tensors) or _scheme_by_dtype(ref, quantisation)
-            if scheme:
-                packed[ref.name] = scheme
-    return Packing(packed, scales, block)
+        scale = f"{ref.name}_scale_inv" if has_block_scale(ref, tensors) else None
+        scheme = misfit(ref, tensors[scale], block) if scale else _scheme(ref, tensors, quantisation, names)
+        if scheme:
+            packed[ref.name] = scheme
+        elif scale:
+            scales[ref.name] = scale
+    unscaled = [ref for ref in odd if ref.name not in packed and ref.name not in scales and is_unscaled(ref)]
+    return Packing(packed, scales, block, _notes(len(unscaled)))
+
+
+def _notes(unscaled: int) -> tuple[str, ...]:
+    if not unscaled:
+        return ()
+    return (f"{unscaled} FP8 {'tensor has' if unscaled == 1 else 'tensors have'} no scales; read as stored",)
+
+
+def _scheme(
+    ref: TensorRef, tensors: Mapping[str, TensorRef], quantisation: Mapping[str, Any] | None, names: ScaleNames
+) -> str | None:
+    """The scheme that a tensor is packed in, by what is known best; None for plain numbers."""
+    return _scheme_by_name(ref.name, ref, tensors) or _scheme_by_dtype(ref, quantisation) or names.scheme(ref)
 
 
 def _quantisation(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -72,24 +88,6 @@ def _block(quantisation: Mapping[str, Any] | None, where: str) -> tuple[int, int
     if isinstance(size, list | tuple) and len(size) == 2 and all(type(n) is int and 0 < n < 1 << 31 for n in size):
         return int(size[0]), int(size[1])
     raise HeaderLies(f"weight_block_size: expected two positive numbers, found {shown(size)}", where=where)
-
-
-def _has_block_scale(ref: TensorRef, tensors: Mapping[str, TensorRef]) -> bool:
-    """An FP8 weight beside the scales that it is to be multiplied with, stored in a form that is read."""
-    scale = tensors.get(f"{ref.name}_scale_inv") if ref.dtype in FP8 else None
-    return scale is not None and scale.dtype in _PLAIN
-
-
-def _check_scale(weight: TensorRef, scale: TensorRef, block: tuple[int, int], where: str) -> None:
-    if scale.shape in ((), (1,)):
-        return
-    expected = tuple(weight.shape[:-2]) + tuple(-(-n // b) for n, b in zip(weight.shape[-2:], block, strict=False))
-    if len(weight.shape) < 2 or scale.shape != expected:
-        raise HeaderLies(
-            f"{shown(scale.name)}: expected the shape {shown(expected)} for blocks of {block[0]} x {block[1]}, or one "
-            f"number, found {shown(scale.shape)}",
-            where=where,
-        )
 
 
 def _scheme_by_name(name: str, ref: TensorRef, tensors: Mapping[str, TensorRef]) -> str | None:

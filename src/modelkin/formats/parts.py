@@ -28,6 +28,7 @@ class Part(msgspec.Struct, frozen=True):
     tensors: tuple[TensorRef, ...]
     metadata: dict[str, str] = {}
     notes: tuple[str, ...] = ()
+    skipped: frozenset[str] = frozenset()  # names that the file has, but no ref here
 
 
 def read_together(source: Source, readers: Sequence[Steps[T]], kind: str = "header") -> list[T]:

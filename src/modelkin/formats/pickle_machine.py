@@ -1,7 +1,8 @@
 """A machine that understands the pickles torch.save writes, and nothing else; it calls nothing and imports nothing.
 
 It runs over `pickletools.genops`, so no opcode can do more than its line in the table below. A persistent id becomes a
-`Storage`, a call of `_rebuild_tensor_v2` a `StoredTensor`; every other call is refused by name.
+`Storage`, a call of `_rebuild_tensor_v2` a `StoredTensor`; every other call is refused by name. Other harmless forms of
+tensor are refused only at the end: to advise saving the file anew, it must be known to ask for nothing worse.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from modelkin.errors import HeaderLies, UnsafePickle
+from modelkin.errors import HeaderLies, UnsafePickle, UnsupportedFormat
 from modelkin.formats.dtypes import TORCH_STORAGES
 from modelkin.formats.parts import shown
 
@@ -56,6 +57,15 @@ _KNOWN: dict[str, Call | StorageType] = {
     REBUILD_TENSOR.name: REBUILD_TENSOR,
     **{f"torch.{name}": StorageType(dtype) for name, dtype in TORCH_STORAGES.items()},
 }
+_OTHER_FORMS = frozenset(
+    {"torch._utils._rebuild_parameter", "torch._utils._rebuild_parameter_with_state", "torch._utils._rebuild_tensor_v3",
+     "torch.nn.parameter.Parameter"}
+)  # fmt: skip
+_UNTYPED = Call("torch.storage.UntypedStorage")
+_FORM_PARTS = frozenset(
+    {_UNTYPED.name, "torch.uint16", "torch.uint32", "torch.uint64", "torch.float8_e4m3fn", "torch.float8_e5m2",
+     "torch.float8_e4m3fnuz", "torch.float8_e5m2fnuz", "torch.float8_e8m0fnu", "torch.float4_e2m1fn_x2"}
+)  # fmt: skip
 
 
 def run_pickle(raw: bytes, where: str) -> Any:
@@ -81,6 +91,7 @@ class _Machine:
         self.stack: list[Any] = []
         self.marked: list[list[Any]] = []  # the stacks below each open mark
         self.memo: dict[int, Any] = {}
+        self.other_form: str | None = None  # the first form of tensor met that is harmless, but not read
 
     def step(self, name: str, argument: Any) -> None:
         action = _ACTIONS.get(name)
@@ -93,6 +104,12 @@ class _Machine:
     def result(self) -> Any:
         if len(self.stack) != 1 or self.marked:
             raise HeaderLies(f"the pickle ends with {len(self.stack)} values, expected one", where=self.where)
+        if self.other_form is not None:
+            raise UnsupportedFormat(
+                f"the pickle holds {self.other_form}, a form of tensor that is not read",
+                where=self.where,
+                hint="save it again as safetensors",
+            )
         return self.stack[0]
 
     def refuse(self, what: str) -> NoReturn:
@@ -184,6 +201,11 @@ class _Machine:
 
     def _recognise(self, name: str) -> None:
         known = _KNOWN.get(name)
+        if name in _OTHER_FORMS:
+            self.other_form = self.other_form or name
+            known = Call(name)
+        elif self.other_form is not None and name in _FORM_PARTS:
+            known = Call(name)
         if known is None:
             self.refuse(f"{shown(name)[1:-1]}, which is not part of a plain tensor")
         self.stack.append(known)
@@ -192,6 +214,8 @@ class _Machine:
         match self.pop():
             case ("storage", StorageType(dtype=dtype), str(key), str(), int(elements)) if elements >= 0:
                 self.stack.append(Storage(dtype, key, elements))
+            case ("storage", Call() as untyped, str(), str(), int()) if untyped == _UNTYPED:
+                self.stack.append(untyped)
             case _:
                 self.refuse("a persistent object that is not a typed storage")
 
@@ -205,6 +229,8 @@ class _Machine:
             if len(arguments) == 7 and arguments[6]:
                 self.refuse("a tensor with further marks (conjugated or negated)")
             self.stack.append(StoredTensor(*arguments[:4]))
+        elif isinstance(function, Call) and function.name in _OTHER_FORMS:
+            self.stack.append(function)  # stands for the tensor; nobody will look at it
         else:
             name = function.name if isinstance(function, Call) else "something that is not a function"
             self.refuse(f"calling {name} with {len(arguments)} unexpected arguments")

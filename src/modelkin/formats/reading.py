@@ -117,6 +117,9 @@ def iter_blocks(
 ) -> Iterator[NDArray[np.float32]]:
     """The rows of a tensor in order, in blocks (rows, shape[-1]) of about 4 MiB stored, or of `rows_per_block`.
 
+    For passes over whole weights that need no more than a few rows at a time: a comparison that streams two models,
+    or a digest. Who wants a tensor in one piece, or chosen rows, asks `read_rows`.
+
     Every block lies in the same buffer: use or copy it before asking for the next. A block holds at least one row; a
     tensor without values has none.
     """

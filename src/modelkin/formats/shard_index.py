@@ -49,7 +49,7 @@ def check_agreement(index: WeightMap, parts: Sequence[Part], where: str) -> tupl
     """
     if {ref.name: part.file for part in parts for ref in part.tensors} == index.weight_map:
         return ()
-    held = {part.file: {ref.name for ref in part.tensors} for part in parts}
+    held = {part.file: {ref.name for ref in part.tensors} | part.skipped for part in parts}
     for name, file in index.weight_map.items():
         if name not in held[file]:
             raise HeaderLies(f"the index puts {shown(name)} into {file}, whose header does not list it", where=where)

@@ -16,6 +16,7 @@ from modelkin.records import FileFact, TensorRef
 
 MAX_DEPTH = 32
 MAX_VALUES = 1 << 20
+MAX_REPEATED = 1 << 28  # items of a view that repeats its storage, 1 GiB once read; a mask of 16384 x 16384
 MAX_NAMES = 64 << 20  # characters of all names together
 _LEGACY_MAGIC = bytes.fromhex("80028a0a6cfc9c46f9206aa85019")
 
@@ -33,15 +34,20 @@ def read_torch(fact: FileFact, where: str) -> Steps[Part]:
     wanted = list(entries.values())
     spans = yield from locate(pieces, directory, wanted)
     starts = {entry.name: start for entry, (start, _) in zip(wanted, spans, strict=True)}
-    refs = tuple(
+    refs = [
         _ref(name, tensor, starts[entries[tensor.storage.key].name], fact, where) for name, tensor in tensors.items()
-    )
-    return Part(fact.name, refs, {}, _notes(ignored, fact))
+    ]
+    endless = [ref.name for ref, tensor in zip(refs, tensors.values(), strict=True) if _repeats_too_much(ref, tensor)]
+    skipped = frozenset(endless)
+    kept = tuple(ref for ref in refs if ref.name not in skipped)
+    return Part(fact.name, kept, {}, _notes(ignored, endless, fact), skipped)
 
 
 def _check_magic(head: bytes, where: str) -> None:
     if head.startswith(b"PK\3\4"):
         return
+    if not head:
+        raise UnsupportedFormat("the file is empty", where=where, hint="the download may be incomplete")
     if head.startswith(_LEGACY_MAGIC) or head[257:262] == b"ustar":
         raise UnsupportedFormat(
             "written by PyTorch before 1.6, in a form that can only be loaded by running it", where=where, hint=HINT
@@ -172,7 +178,7 @@ def _ref(name: str, tensor: StoredTensor, storage_start: int, fact: FileFact, wh
     size = BITS[storage.dtype] // 8
     ref = TensorRef(name, storage.dtype, shape, fact.name, 0, 0)
     reach = 1 + sum((axis - 1) * stride for axis, stride in zip(shape, strides, strict=True)) if ref.parameters else 0
-    if tensor.offset + reach > storage.elements or ref.parameters > storage.elements:
+    if tensor.offset + reach > storage.elements:
         raise HeaderLies(
             f"tensor {shown(name)}: shape {shown(shape)} with strides {shown(strides)} from item {tensor.offset} "
             f"does not fit the {storage.elements} items of its storage",
@@ -181,6 +187,11 @@ def _ref(name: str, tensor: StoredTensor, storage_start: int, fact: FileFact, wh
     start = storage_start + tensor.offset * size
     kept = None if _is_row_major(shape, strides) else strides
     return msgspec.structs.replace(ref, start=start, stop=start + reach * size, strides=kept)
+
+
+def _repeats_too_much(ref: TensorRef, tensor: StoredTensor) -> bool:
+    """A view may show an item many times (`expand`), and so claim a size that nothing in the file bounds."""
+    return ref.parameters > max(tensor.storage.elements, MAX_REPEATED)
 
 
 def _checked_strides(name: str, tensor: StoredTensor, shape: tuple[int, ...], where: str) -> tuple[int, ...]:
@@ -206,9 +217,17 @@ def _is_row_major(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return True
 
 
-def _notes(ignored: list[str], fact: FileFact) -> tuple[str, ...]:
-    if not ignored:
-        return ()
-    some = ", ".join(shown(name, 40) for name in ignored[:4])
-    more = ", …" if len(ignored) > 4 else ""
-    return (f"{fact.name}: {len(ignored)} values that are no tensors were passed over ({some}{more})",)
+def _notes(ignored: list[str], endless: list[str], fact: FileFact) -> tuple[str, ...]:
+    notes = []
+    if ignored:
+        notes.append(f"{fact.name}: {len(ignored)} values that are no tensors were passed over ({_some(ignored)})")
+    if endless:
+        notes.append(
+            f"{fact.name}: {len(endless)} tensors that repeat their storage into more than {MAX_REPEATED} items were "
+            f"passed over ({_some(endless)})"
+        )
+    return tuple(notes)
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(shown(name, 40) for name in names[:4]) + (", …" if len(names) > 4 else "")

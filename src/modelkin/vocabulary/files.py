@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from modelkin.errors import HeaderLies
+from modelkin.vocabulary.json_text import NotJson, decoded
 
 MAX_FILE = 256 << 20
 MAX_ENTRIES = 1 << 22  # four times the largest vocabulary known; every list of tokens is bounded by it
@@ -29,11 +30,9 @@ class TokenizerFile(msgspec.Struct, frozen=True):
 
     def json(self, type: type[T]) -> T:
         try:
-            return msgspec.json.decode(self.body, type=type)
-        except msgspec.ValidationError as error:
-            raise self.lies(f"is not laid out as expected: {error}") from error
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise self.lies(f"is not JSON: {error}") from error
+            return decoded(self.body, type)
+        except NotJson as error:
+            raise self.lies(str(error)) from error
 
     def json_object(self) -> dict[str, Any]:
         return self.json(dict[str, Any])

@@ -41,6 +41,26 @@ def test_shards_are_read_in_their_order():
     assert (layout.format, layout.notes) == ("safetensors", ())
 
 
+def test_a_shard_without_tensors_beside_one_that_has_some_is_no_harm():
+    assert list(layout_of({"one.safetensors": weights("a"), "two.safetensors": weights()}).tensors) == ["a"]
+
+
+@pytest.mark.parametrize("id", ["models/zero.safetensors", "zero.safetensors", r"C:\models\zero.safetensors"])
+def test_a_source_that_is_the_file_itself_is_named_once(id):
+    with pytest.raises(HeaderLies) as caught:
+        read_layout(MemorySource({"zero.safetensors": b""}, id=id), {})
+    assert caught.value.where == id
+
+
+def test_a_file_is_named_beside_a_source_of_another_name_or_of_several_files():
+    with pytest.raises(HeaderLies) as caught:
+        read_layout(MemorySource({"x.safetensors": b""}, id="a/prefix.x.safetensors"), {})
+    assert caught.value.where == "a/prefix.x.safetensors/x.safetensors"
+    with pytest.raises(HeaderLies) as caught:
+        read_layout(MemorySource({"x.safetensors": b"", "config.json": b"{}"}, id="x.safetensors"), {})
+    assert caught.value.where == "x.safetensors/x.safetensors"
+
+
 def test_progress_is_told():
     seen = []
     layout_of(SHARDED, progress=lambda *step: seen.append(step))

@@ -89,8 +89,70 @@ def test_the_config_alone_makes_narrow_matrices_packed(place, dtype):
         assert packing.packed == {"q.weight": f"quantised by torchao ({dtype})"}
 
 
-def test_fp8_without_scale_or_config_is_plain():
-    assert packed_names(refs(q__weight=("F8_E4M3", 4, 4))) == []
+def test_fp8_without_scale_or_config_is_plain_and_noted():
+    packing = find_packing(refs(q__weight=("F8_E4M3", 4, 4)), {}, "x")
+    assert packing.packed == {}
+    assert packing.notes == ("1 FP8 tensor has no scales; read as stored",)
+    packing = find_packing(refs(q__weight=("F8_E4M3", 4, 4), k__weight=("F8_E5M2", 4, 4)) | PLAIN, {}, "x")
+    assert packing.notes == ("2 FP8 tensors have no scales; read as stored",)
+
+
+@pytest.mark.parametrize(
+    "scale",
+    ["q.scale_weight", "q.weight.scale", "q.w_scale", "q.weight_scale_2", "q.input_scale", "q.weightScale",
+     "q.weight_scale.data", "q.scale.0", "q.weight.inner.scale"],
+)  # fmt: skip
+@pytest.mark.parametrize(("dtype", "word"), [("F8_E4M3", "FP8"), ("F8_E5M2", "FP8"), ("I8", "I8"), ("U8", "U8")])
+def test_a_scale_under_any_other_name_makes_the_weight_packed(scale, dtype, word):
+    tensors = refs(q__weight=(dtype, 4, 4), q__bias=("BF16", 4), k__weight=("BF16", 4, 4)) | PLAIN
+    packing = find_packing(tensors | {scale: TensorRef(scale, "F32", (), "x", 0, 0)}, {}, "x")
+    assert packing.packed == {"q.weight": f"{word} with a scale that is not understood"}
+    assert packing.notes == ()
+
+
+def test_a_scale_at_the_top_level_counts_for_what_lies_beside_it():
+    assert packed_names(refs(weight=("F8_E4M3", 4, 4), scale_weight=("F32",))) == ["weight"]
+
+
+def test_scales_of_other_modules_and_of_the_whole_model_leave_a_weight_plain():
+    tensors = refs(
+        a__q__weight=("F8_E4M3", 4, 4), a__k__w_scale=("F32",), a__logit_scale=("F32",), a__qq__scale=("F32",),
+        logit_scale=("F32",), layer_scale__weight=("F32", 4),
+    )  # fmt: skip
+    packing = find_packing(tensors, {}, "x")
+    assert packing.packed == {}
+    assert packing.notes == ("1 FP8 tensor has no scales; read as stored",)
+
+
+def test_buffers_of_integers_beside_a_scale_are_plain():
+    """Swin has an index of positions beside its logit_scale."""
+    assert packed_names(refs(attn__index=("I64", 49, 49), attn__logit_scale=("F32", 4), attn__n=("I32", 4))) == []
+
+
+def test_an_fp8_tensor_called_a_scale_is_not_its_own_scale_and_not_noted():
+    packing = find_packing(refs(q__w_scale=("F8_E4M3", 4, 4), scaled_fp8=("F8_E4M3", 2)), {}, "x")
+    assert (packing.packed, packing.notes) == ({}, ())
+
+
+def test_many_fp8_weights_with_and_without_scales_are_told_apart_quickly():
+    tensors = {}
+    for number in range(20_000):
+        tensors |= refs(**{f"layers__{number}__q__weight": ("F8_E4M3", 4, 4)})
+        if number % 2:
+            tensors |= refs(**{f"layers__{number}__q__scale_weight": ("F32",)})
+    packing = find_packing(tensors, {}, "x")
+    assert len(packing.packed) == 10_000
+    assert packing.notes == ("10000 FP8 tensors have no scales; read as stored",)
+
+
+@pytest.mark.parametrize("shape", [(300, 1), (3,), (2, 3), (3, 2, 1)])
+def test_block_scales_of_another_shape_make_only_their_weight_packed(shape):
+    tensors = refs(q__weight=("F8_E4M3", 300, 200), q__weight_scale_inv=("F32", *shape), norm__weight=("BF16", 8))
+    packing = find_packing(tensors, {}, "x")
+    assert packing.packed.keys() == {"q.weight"}
+    assert "expected the shape [3, 2] for blocks of 128 x 128, or one number" in packing.packed["q.weight"]
+    assert f"found {list(shape)}" in packing.packed["q.weight"]
+    assert packing.scales == {}
 
 
 @pytest.mark.parametrize("dtype", ["F4", "F8_E8M0", "F6_E2M3"])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from modelkin.errors import HeaderLies, PackedTensor, UnsupportedFormat
+from modelkin.errors import HeaderLies, NothingComparable, PackedTensor, UnsupportedFormat
 from modelkin.formats import read_layout
 from modelkin.formats.reading import read_rows
 from modelkin.formats.safetensors import expected_prefix
@@ -78,8 +78,14 @@ def test_braces_inside_metadata_text_are_only_text():
     assert layout_of(packed({"__metadata__": meta, "x": entry()})).metadata == meta
 
 
-def test_an_empty_table_and_padding_are_accepted():
-    assert layout_of(packed(b"{ }   ")).tensors == {}
+@pytest.mark.parametrize("header", [b"{}", b"{ }   ", b'{"__metadata__":{"format":"pt"}}'])
+def test_a_file_without_tensors_has_nothing_to_compare(header):
+    with pytest.raises(NothingComparable, match="memory: holds no tensors") as caught:
+        layout_of(packed(header))
+    assert caught.value.exit_code == 5
+
+
+def test_padding_is_accepted():
     assert list(
         layout_of(packed(b'{ "x" :\n{"shape":[], "dtype":"U8" , "data_offsets":[0,1]} } \n', b"\7")).tensors
     ) == ["x"]
