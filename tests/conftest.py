@@ -8,6 +8,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("modelkin", deadline=None)  # a busy machine is no failure
+settings.load_profile("modelkin")
 
 # huggingface_hub reads its settings when it is first imported, so they are made before anything else.
 _HOME = tempfile.mkdtemp(prefix="modelkin-tests-")
