@@ -46,7 +46,7 @@ def _printable(text: object) -> str:
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
 @click.version_option(__version__, message="modelkin %(version)s")
 def main() -> None:
-    """Do the weights of model B descend from those of model A?
+    """Look into open model checkpoints without downloading them.
 
     MODEL is owner/name, owner/name@revision, hf://owner/name@revision, a folder, or a file.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from modelkin import __version__
 from modelkin.architectures import Anatomy, identify
 from modelkin.checkpoint import Checkpoint, open_checkpoint
-from modelkin.errors import UnreadableError
+from modelkin.errors import NotFound, UnreadableError
 from modelkin.records import (
     AnatomyRow,
     GainStatistics,
@@ -30,6 +30,7 @@ from modelkin.sources.local import LocalSource
 from modelkin.sources.protocol import TENSOR_KINDS, Progress, Source, no_progress
 from modelkin.vocabulary import facts as vocabulary_facts
 
+LARGEST_BATCH = 16 << 20  # numbers
 SMALL_FILE = 4 << 20  # local files up to here are hashed without being asked
 
 
@@ -83,7 +84,7 @@ def _vocabulary(checkpoint: Checkpoint) -> tuple[Json | None, str | None]:
     """Facts, or why there are none. A tokenizer that cannot be read leaves the tensors beside it none the worse."""
     try:
         words = checkpoint.vocabulary
-    except UnreadableError as error:
+    except (UnreadableError, NotFound) as error:
         return None, f"cannot be read: {error}"
     if words is None:
         return None, "no tokenizer file was found"
@@ -139,10 +140,26 @@ def layer_checks(anatomy: Anatomy) -> tuple[LayerCheck, ...]:
 
 
 def gain_statistics(anatomy: Anatomy) -> tuple[GainStatistics, ...]:
-    """Every norm's gains, read in one batch."""
-    slots = [slot for slot in anatomy.slots if slot.role.is_gain]
-    arrays = anatomy.read_many([(slot, None) for slot in slots])
-    return tuple(statistics_of(slot, array) for slot, array in zip(slots, arrays, strict=True))
+    """Every norm's gains, read side by side."""
+    found: list[GainStatistics] = []
+    for batch in _batches(anatomy, [slot for slot in anatomy.slots if slot.role.is_gain]):
+        arrays = anatomy.read_many([(slot, None) for slot in batch])
+        found += [statistics_of(slot, array) for slot, array in zip(batch, arrays, strict=True)]
+    return tuple(found)
+
+
+def _batches(anatomy: Anatomy, slots: Sequence[Slot]) -> Iterator[list[Slot]]:
+    """All at once for any real model; in parts where a file claims norms of absurd size."""
+    batch: list[Slot] = []
+    numbers = 0
+    for slot in slots:
+        batch.append(slot)
+        numbers += anatomy.shape(slot)[0]
+        if numbers > LARGEST_BATCH:
+            yield batch
+            batch, numbers = [], 0
+    if batch:
+        yield batch
 
 
 def statistics_of(slot: Slot, gains: NDArray[np.floating]) -> GainStatistics:

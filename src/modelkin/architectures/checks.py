@@ -31,7 +31,9 @@ def _layer_counts(placing: Placing, dims: Dimensions) -> Iterator[str]:
     for stack in sorted({*placing.layers, *dims.layers}):
         found, claimed = placing.layers.get(stack, set()), dims.layers.get(stack)
         which = f"{stack} layers" if stack else "layers"
-        if claimed is not None and len(found) != claimed:
+        if claimed is not None and not found:
+            yield f"the config says {claimed} {which}; none was recognised"
+        elif claimed is not None and len(found) != claimed:
             yield f"the config says {claimed} {which}, the tensors show {len(found)}"
         if found and max(found) >= COUNTABLE:
             yield f"{which} are numbered up to {max(found)}"

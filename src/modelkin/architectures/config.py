@@ -88,7 +88,8 @@ def read_dimensions(config: Mapping[str, Any], family: Family) -> tuple[Dimensio
     sheet = _Sheet(config, family)
     numbers = {field: sheet.number(field, getattr(family.keys, field)) for field in _NUMBERS}
     heads, hidden = numbers["heads"], numbers["hidden"]
-    numbers["kv_heads"] = numbers["kv_heads"] or heads
+    if not family.suffixes:  # of an unknown family nobody knows what silence means
+        numbers["kv_heads"] = numbers["kv_heads"] or heads
     if numbers["head_dim"] is None and family.keys.head_dim is None and heads and hidden:
         if hidden % heads:
             sheet.notes.append(f"the config says {heads} heads, which do not divide its hidden size {hidden}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
@@ -48,7 +48,11 @@ class ScaleNames:
 
     def scheme(self, ref: TensorRef) -> str | None:
         """What to call narrow numbers beside a scale that nothing here knows how to apply; None where there is none."""
-        if not self._concerns(ref) or not self._has_scale(ref.name):
+        if not self._concerns(ref):
+            return None
+        # For FP8 any scale anywhere, or anything beside weight and bias, is enough to doubt that it is plain.
+        doubtful = (self._any or self._has_company(ref.name)) if ref.dtype in FP8 else self._has_scale(ref.name)
+        if not doubtful:
             return None
         return f"{'FP8' if ref.dtype in FP8 else ref.dtype} with a scale that is not understood"
 
@@ -61,6 +65,22 @@ class ScaleNames:
         stem = name.rpartition(".")[0]
         others = self._holders[stem] - list(_modules(name)).count(stem)
         return others > 0 or name in self._holders or self._is_above_one(name)
+
+    def _has_company(self, name: str) -> bool:
+        stem = name.rpartition(".")[0]
+        return bool(self._leaves[stem] - {"weight", "bias", name.rpartition(".")[2]})
+
+    @cached_property
+    def _any(self) -> bool:
+        return any(_WORD in name.lower() for name in self._names)
+
+    @cached_property
+    def _leaves(self) -> defaultdict[str, set[str]]:
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        for name in self._names:
+            stem, _, leaf = name.rpartition(".")
+            found[stem].add(leaf)
+        return found
 
     def _is_above_one(self, name: str) -> bool:
         """Whether a scale lies anywhere below a name; sorted, the first candidate settles it."""

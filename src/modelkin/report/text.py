@@ -56,7 +56,7 @@ def _head(inspection: Inspection) -> RenderableType:
     for label, value in (
         ("model", model.id),
         ("commit", model.revision or "none (local files)"),
-        ("family", f"{inspection.family} (model_type {facts.get('model_type') or 'not given'})"),
+        ("family", _family_line(inspection)),
         ("parameters", f"{model.parameters:,} stored, {model.format}"),
         ("layers", "; ".join(_layer_line(check) for check in inspection.layer_checks) or "none found"),
         ("hidden", _dimensions(facts)),
@@ -68,17 +68,27 @@ def _head(inspection: Inspection) -> RenderableType:
     return Padding(grid, (1, 0, 0, 0))
 
 
+def _family_line(inspection: Inspection) -> str:
+    guessed = (
+        ", guessed by names: see the notes" if any("guessed by names" in note for note in inspection.notes) else ""
+    )
+    return f"{inspection.family} (model_type {inspection.facts.get('model_type') or 'not given'}{guessed})"
+
+
 def _head_line(inspection: Inspection) -> str:
     if inspection.facts.get("tied"):
         return "tied to the embedding"
-    has_one = any(row.role is Role.HEAD for row in inspection.anatomy)
-    return "a tensor of its own" if has_one else "none"
+    if any(row.role is Role.HEAD for row in inspection.anatomy):
+        return "a tensor of its own"
+    return "none" if any(row.role is Role.EMBEDDING for row in inspection.anatomy) else "none recognised"
 
 
 def _layer_line(check: Any) -> str:
     stack = f"{check.stack}: " if check.stack else ""
     if check.announced is None:
         return f"{stack}{check.found} found; the config does not say how many"
+    if not check.found:
+        return f"{stack}none recognised; the config says {check.announced}"
     verdict = "as the config says" if check.agrees else f"BUT the config says {check.announced}"
     return f"{stack}{check.found} found, {verdict}"
 
@@ -167,7 +177,7 @@ def _gains(inspection: Inspection, all_layers: bool) -> RenderableType:
         for line in lines if all_layers else _spread(lines):
             table.add_row(*_gain_cells(line))
     if not inspection.gains:
-        return _lines("Norm gains", ["none: this model's norms have no gains, or none was recognised"])
+        return _lines("Norm gains", ["none was recognised; the tensors that are not mapped may hold some"])
     hidden = len(inspection.gains) - table.row_count
     rest = f" {hidden} more norms lie between those shown; --all-layers shows each." if hidden else ""
     return Padding(Group(table, Text(GAIN_NOTE + rest, style="dim")), (1, 0, 0, 0))
@@ -216,8 +226,8 @@ def _cost(inspection: Inspection) -> RenderableType:
     total = sum(fact.size for fact in inspection.model.files)
     hashed = f", hashed {size(cost.hashed_bytes)}" if cost.hashed_bytes else ""
     line = (
-        f"read {size(cost.bytes)} of {size(total)} ({size(cost.tensor_bytes)} of it tensors){hashed}; "
-        f"{cost.requests} requests, {size(cost.network_bytes)} over the network; {cost.seconds:.1f} s"
+        f"read {size(cost.bytes)} ({size(cost.tensor_bytes)} of it tensors){hashed}; all files have {size(total)}; "
+        f"{cost.requests} network requests, {size(cost.network_bytes)}; {cost.seconds:.1f} s"
     )
     return Padding(Text(line, style="dim"), (1, 0, 1, 0))
 

@@ -43,9 +43,9 @@ def parse_address(text: str) -> Address:
 
 
 def _exists(path: Path) -> bool:
-    """Also true of what may not be looked at; a name too long for the file system is no path."""
+    """Also true of a dead link and of what may not be looked at; a name too long for the file system is no path."""
     try:
-        path.stat()
+        path.lstat()
     except PermissionError:
         return True
     except (OSError, ValueError):

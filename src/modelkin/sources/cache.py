@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from zlib import crc32
 
 import msgspec
 
@@ -23,7 +24,7 @@ from modelkin.records import Extent
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS extents (
   repository TEXT NOT NULL, revision TEXT NOT NULL, file TEXT NOT NULL,
-  start INTEGER NOT NULL, stop INTEGER NOT NULL, used REAL NOT NULL, body BLOB NOT NULL,
+  start INTEGER NOT NULL, stop INTEGER NOT NULL, used REAL NOT NULL, crc INTEGER NOT NULL, body BLOB NOT NULL,
   UNIQUE (repository, revision, file, start, stop)
 );
 CREATE INDEX IF NOT EXISTS extents_used ON extents (used, start, stop);
@@ -32,7 +33,7 @@ CREATE TABLE IF NOT EXISTS refs (
   PRIMARY KEY (repository, name)
 );
 """
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 OPENING_TRIES = 500
 DEFAULT_CAP = 4 << 30
 MEMORY_CAP = 256 << 20
@@ -86,6 +87,12 @@ def clear_cache(repository: str | None = None) -> int:
         return freed
 
 
+def _is_of(key: str, repository: str) -> bool:
+    """Whether a key (host and repository) is of this repository; `gpt2` is not `owner/gpt2`."""
+    host = key.removesuffix(f"/{repository}")
+    return host != key and ("/" in repository or host.count("/") == 2)
+
+
 def _writable(path: Path) -> bool:
     return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
 
@@ -105,6 +112,7 @@ class RangeCache:
         self.path = path
         self.cap = cap if path is not None else min(cap, MEMORY_CAP)
         self._lock = threading.Lock()
+        self._sound: set[int] = set()
         self._read_only = path is not None and path.exists() and not _writable(path)
         with self._explained():
             self._db = self._connected()
@@ -162,7 +170,7 @@ class RangeCache:
                     " AND revision = ? AND file = ? AND start <= ? AND stop >= ? LIMIT 1",
                     (extent.start, extent.size, repository, revision, extent.file, extent.start, extent.stop),
                 ).fetchone()
-                if row is None or len(row[2]) != extent.size:
+                if row is None or not self._is_sound(row[0]):
                     continue
                 found[extent] = row[2]
                 if row[1] < now - TOUCH_AFTER and not self._read_only:
@@ -170,27 +178,38 @@ class RangeCache:
             self._db.executemany("UPDATE extents SET used = ? WHERE rowid = ?", [(now, rowid) for rowid in touched])
         return found
 
+    def _is_sound(self, rowid: int) -> bool:
+        """Whether a body is as it was written; looked at once. One that is not is forgotten, and fetched again."""
+        if rowid not in self._sound:
+            crc, body = self._db.execute("SELECT crc, body FROM extents WHERE rowid = ?", (rowid,)).fetchone()
+            if crc32(body) == crc:
+                self._sound.add(rowid)
+            elif not self._read_only:
+                self._db.execute("DELETE FROM extents WHERE rowid = ?", (rowid,))
+        return rowid in self._sound
+
     def put(self, repository: str, revision: str, bodies: Iterable[tuple[Extent, bytes | memoryview]]) -> None:
         now = time.time()
         rows = [
-            (repository, revision, e.file, e.start, e.stop, now, sqlite3.Binary(body))
+            (repository, revision, e.file, e.start, e.stop, now, crc32(body), sqlite3.Binary(body))
             for e, body in bodies
             if 0 < e.size == len(body) <= LARGEST_BODY
         ]
         if not rows:
             return
         with self._explained(), self._lock, self._transaction():
-            self._db.executemany("INSERT OR IGNORE INTO extents VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+            self._db.executemany("INSERT OR IGNORE INTO extents VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
             self._evict()
 
     def document(self, repository: str, revision: str, name: str) -> bytes | None:
         """A body kept under a name of its own, such as a file listing."""
         with self._explained(), self._lock:
             row = self._db.execute(
-                "SELECT body FROM extents WHERE repository = ? AND revision = ? AND file = ? AND start = 0 LIMIT 1",
+                "SELECT rowid, body FROM extents"
+                " WHERE repository = ? AND revision = ? AND file = ? AND start = 0 LIMIT 1",
                 (repository, revision, name),
             ).fetchone()
-        return None if row is None else bytes(row[0])
+            return bytes(row[1]) if row is not None and self._is_sound(row[0]) else None
 
     def ref(self, repository: str, name: str) -> str | None:
         """The commit that a branch or tag pointed to when it was last resolved."""
@@ -216,16 +235,16 @@ class RangeCache:
 
     def clear(self, repository: str | None = None) -> int:
         """Forget everything, or one repository (`owner/name`, whatever its host); gives the bytes freed."""
-        suffix = f"/{repository}"
-        where, arguments = (
-            ("", ()) if repository is None else (" WHERE substr(repository, ?) = ?", (-len(suffix), suffix))
-        )
         with self._explained(), self._lock:
-            freed = self._db.execute(f"SELECT total(stop - start) FROM extents{where}", arguments).fetchone()[0]
+            known = "SELECT repository FROM extents UNION SELECT repository FROM refs"
+            meant = [(key,) for (key,) in self._db.execute(known) if repository is None or _is_of(key, repository)]
+            count = "SELECT total(stop - start) FROM extents WHERE repository = ?"
+            freed = sum(self._db.execute(count, key).fetchone()[0] for key in meant)
             with self._transaction():
-                self._db.execute(f"DELETE FROM extents{where}", arguments)
-                self._db.execute(f"DELETE FROM refs{where}", arguments)
+                self._db.executemany("DELETE FROM extents WHERE repository = ?", meant)
+                self._db.executemany("DELETE FROM refs WHERE repository = ?", meant)
             self._db.execute("VACUUM")
+            self._sound.clear()
         return int(freed)
 
     def close(self) -> None:

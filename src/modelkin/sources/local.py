@@ -23,14 +23,14 @@ class LocalSource:
     """Top-level files of a folder, or one file under its own name."""
 
     revision: str | None = None
-    notes: tuple[str, ...] = ()
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.id = str(path)
         self.ledger = Ledger()
         self._maps: dict[str, tuple[int, mmap.mmap]] = {}
-        self._facts, self._root = _listed(self.path)
+        self.notes: list[str] = []
+        self._facts, self._root = _listed(self.path, self.notes)
 
     def files(self) -> Mapping[str, FileFact]:
         return self._facts
@@ -90,11 +90,11 @@ class LocalSource:
         return self._maps[name]
 
 
-def _listed(path: Path) -> tuple[dict[str, FileFact], Path]:
+def _listed(path: Path, notes: list[str]) -> tuple[dict[str, FileFact], Path]:
     """The files that a path stands for, and the folder they lie in."""
     try:
         if path.is_dir():
-            return _listed_folder(path), path
+            return _listed_folder(path, notes), path
         if path.exists():
             return _listed_file(path), path.parent
     except OSError as error:
@@ -102,12 +102,16 @@ def _listed(path: Path) -> tuple[dict[str, FileFact], Path]:
     raise NotFound("no such folder or file", where=str(path), hint="check the path; a Hub model is owner/name")
 
 
-def _listed_folder(folder: Path) -> dict[str, FileFact]:
+def _listed_folder(folder: Path, notes: list[str]) -> dict[str, FileFact]:
     facts: dict[str, FileFact] = {}
     for entry in sorted(os.scandir(folder), key=lambda e: e.name):
-        with suppress(OSError):  # a link that leads nowhere is no file
+        try:
             if not entry.name.startswith(".") and entry.is_file():
                 facts[entry.name] = FileFact(entry.name, entry.stat().st_size)
+            elif entry.is_symlink() and not entry.is_dir():
+                notes.append(f"{entry.name} is a link that leads nowhere")
+        except OSError as error:
+            notes.append(f"{entry.name} was passed over: {error.strerror}")
         if len(facts) > MAX_FILES:
             raise NotFound(f"holds more than {MAX_FILES} files; is it a model?", where=str(folder))
     return facts

@@ -114,14 +114,17 @@ def test_a_scale_at_the_top_level_counts_for_what_lies_beside_it():
     assert packed_names(refs(weight=("F8_E4M3", 4, 4), scale_weight=("F32",))) == ["weight"]
 
 
-def test_scales_of_other_modules_and_of_the_whole_model_leave_a_weight_plain():
-    tensors = refs(
-        a__q__weight=("F8_E4M3", 4, 4), a__k__w_scale=("F32",), a__logit_scale=("F32",), a__qq__scale=("F32",),
-        logit_scale=("F32",), layer_scale__weight=("F32", 4),
-    )  # fmt: skip
-    packing = find_packing(tensors, {}, "x")
-    assert packing.packed == {}
-    assert packing.notes == ("1 FP8 tensor has no scales; read as stored",)
+@pytest.mark.parametrize("scale", ["a.k.w_scale", "a.q_scale", "scales.a.q.weight", "a.scale", "logit_scale"])
+def test_a_scale_anywhere_is_enough_to_doubt_fp8_but_not_integers(scale):
+    beside = {scale: TensorRef(scale, "F32", (), "x", 0, 0)}
+    assert packed_names(refs(a__q__weight=("F8_E4M3", 4, 4)) | beside) == ["a.q.weight"]
+    assert packed_names(refs(a__q__weight=("I8", 4, 4)) | beside) == []
+
+
+@pytest.mark.parametrize("leaf", ["weight_s", "weight_amax", "absmax", "dequant_factor"])
+def test_fp8_is_doubted_beside_anything_that_is_neither_weight_nor_bias(leaf):
+    assert "q.weight" in packed_names(refs(q__weight=("F8_E4M3", 4, 4), **{f"q__{leaf}": ("F32",)}))
+    assert packed_names(refs(q__weight=("F8_E4M3", 4, 4), q__bias=("F32", 4))) == []
 
 
 def test_buffers_of_integers_beside_a_scale_are_plain():
@@ -129,20 +132,18 @@ def test_buffers_of_integers_beside_a_scale_are_plain():
     assert packed_names(refs(attn__index=("I64", 49, 49), attn__logit_scale=("F32", 4), attn__n=("I32", 4))) == []
 
 
-def test_an_fp8_tensor_called_a_scale_is_not_its_own_scale_and_not_noted():
+def test_an_fp8_tensor_called_a_scale_is_no_weight():
     packing = find_packing(refs(q__w_scale=("F8_E4M3", 4, 4), scaled_fp8=("F8_E4M3", 2)), {}, "x")
-    assert (packing.packed, packing.notes) == ({}, ())
+    assert (packing.packed.keys(), packing.notes) == ({"q.w_scale", "scaled_fp8"}, ())
 
 
-def test_many_fp8_weights_with_and_without_scales_are_told_apart_quickly():
+def test_many_fp8_weights_are_looked_at_quickly():
     tensors = {}
     for number in range(20_000):
         tensors |= refs(**{f"layers__{number}__q__weight": ("F8_E4M3", 4, 4)})
-        if number % 2:
-            tensors |= refs(**{f"layers__{number}__q__scale_weight": ("F32",)})
-    packing = find_packing(tensors, {}, "x")
-    assert len(packing.packed) == 10_000
-    assert packing.notes == ("10000 FP8 tensors have no scales; read as stored",)
+    assert find_packing(tensors, {}, "x").notes == ("20000 FP8 tensors have no scales; read as stored",)
+    tensors |= refs(layers__7__q__scale_weight=("F32",))
+    assert len(find_packing(tensors, {}, "x").packed) == 20_000
 
 
 @pytest.mark.parametrize("shape", [(300, 1), (3,), (2, 3), (3, 2, 1)])

@@ -131,3 +131,22 @@ def test_a_body_of_another_length_than_its_range_is_not_kept(tmp_path: Path) -> 
     cache.put("hub/a", "c1", [(Extent("f", 0, 100), BODY)])
     assert cache.models() == []
     cache.close()
+
+
+def test_a_body_that_has_changed_is_forgotten(tmp_path: Path) -> None:
+    cache = RangeCache(tmp_path / "c.sqlite")
+    cache.put("hub/a", "c1", [(Extent("f", 0, 4096), BODY)])
+    cache._db.execute("UPDATE extents SET body = ?", (bytes(4096),))
+    assert cache.get("hub/a", "c1", [Extent("f", 0, 10)]) == {}
+    cache.put("hub/a", "c1", [(Extent("f", 0, 4096), BODY)])
+    assert cache.get("hub/a", "c1", [Extent("f", 0, 10)]) == {Extent("f", 0, 10): BODY[:10]}
+    cache.close()
+
+
+def test_a_short_name_is_not_everybodys(tmp_path: Path) -> None:
+    cache = RangeCache(tmp_path / "c.sqlite")
+    cache.put("https://hub/owner/gpt2", "c1", [(Extent("f", 0, 4096), BODY)])
+    assert cache.clear("gpt2") == 0
+    cache.put("https://hub/gpt2", "c1", [(Extent("f", 0, 4096), BODY)])
+    assert cache.clear("gpt2") == 4096
+    cache.close()

@@ -72,7 +72,9 @@ def test_links_that_lead_nowhere_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_bytes(b"{}")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "gone").symlink_to(tmp_path / "nothing")
-    assert list(LocalSource(tmp_path).files()) == ["config.json"]
+    source = LocalSource(tmp_path)
+    assert list(source.files()) == ["config.json"]
+    assert [note.partition(" ")[0] for note in source.notes] == ["gone", "loop"]
 
 
 def test_a_file_that_may_not_be_opened_is_named(tmp_path: Path) -> None:
