@@ -34,9 +34,13 @@ class _Commands(click.Group):
         except KeyboardInterrupt:
             click.echo("modelkin: interrupted", err=True)
             context.exit(130)
-        except OSError as error:  # a full disk, a folder that may not be written
+
+    def main(self, *arguments: Any, **settings: Any) -> Any:
+        try:
+            return super().main(*arguments, **settings)
+        except OSError as error:  # a full disk, also under --help
             click.echo(f"modelkin: {_printable(error)}", err=True)
-            context.exit(1)
+            sys.exit(1)
 
 
 def _printable(text: object) -> str:
