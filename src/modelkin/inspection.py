@@ -36,7 +36,12 @@ SMALL_FILE = 4 << 20  # local files up to here are hashed without being asked
 
 def open_model(model: str, options: ReadOptions = ReadOptions(), progress: Progress = no_progress) -> Checkpoint:
     """`owner/name[@revision]`, a folder or a file -> its checkpoint; headers are read, weights are not."""
-    return open_checkpoint(open_source(model, options, progress), progress)
+    source = open_source(model, options, progress)
+    try:
+        return open_checkpoint(source, progress)
+    except BaseException:
+        source.close()
+        raise
 
 
 def inspect(
@@ -98,7 +103,7 @@ def identity(checkpoint: Checkpoint, anatomy: Anatomy) -> Identity:
         revision=checkpoint.revision,
         format=checkpoint.layout.format,
         parameters=checkpoint.parameters,
-        layers=sum(check.found for check in layer_checks(anatomy)),
+        layers=sum(check.found for check in layer_checks(anatomy)) or None,  # none recognised is not none there
         hidden=facts.hidden,
         vocabulary=facts.vocabulary,
         files=tuple(checkpoint.source.files().values()),

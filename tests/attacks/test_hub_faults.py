@@ -351,3 +351,18 @@ def test_a_damaged_cache_costs_requests_and_a_note_but_no_model(open_at: Open, t
         again = describe(source, 0.0)
         assert again.gains == first.gains
         assert any("cache" in note for note in again.notes)
+
+
+def test_clients_that_cannot_be_made_end_every_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub.utils import _http
+
+    def broken() -> object:
+        raise ValueError("no certificates")
+
+    monkeypatch.setattr(_http, "_GLOBAL_ASYNC_CLIENT_FACTORY", broken)
+    transport = Transport(connections=2)
+    with hub_with() as hub:
+        for _ in range(4):  # more often than there are connections
+            with pytest.raises(Unreachable, match="no certificates"):
+                HubSource(HubAddress("acme/tiny"), transport, RangeCache(None), HubOptions(hub.endpoint, False))
+    transport.close()

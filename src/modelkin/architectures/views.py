@@ -18,7 +18,6 @@ Floats = NDArray[np.float32]
 Rows = slice | Sequence[int] | NDArray[np.integer] | None
 MAX_EXPERTS = 1 << 16
 READERS = frozenset({Role.GATE, Role.UP, Role.SHARED_GATE, Role.SHARED_UP, Role.Q, Role.K, Role.V})
-WRITERS = frozenset({Role.DOWN, Role.SHARED_DOWN, Role.O})
 
 
 class CannotCut(ValueError):

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -72,7 +72,8 @@ class _Workshop:
 
     async def close(self) -> None:
         for client in self._ready:
-            await (await asyncio.wrap_future(client)).aclose()
+            with suppress(Exception):  # one that could not be made needs no closing
+                await (await asyncio.wrap_future(client)).aclose()
         self._thread.shutdown()
 
 
@@ -102,9 +103,9 @@ class _Lane:
             self._making.add(task)
             task.add_done_callback(self._making.discard)
         client = await self._permits.get()
-        if isinstance(client, Exception):
-            raise client
         try:
+            if isinstance(client, Exception):
+                raise client
             yield client
         finally:
             self._permits.put_nowait(client)
