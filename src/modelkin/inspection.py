@@ -173,14 +173,15 @@ def statistics_of(slot: Slot, gains: NDArray[np.floating]) -> GainStatistics:
     line = GainStatistics(slot.role, slot.layer_name, values.size, values.size - finite.size)
     if not finite.size:
         return line
-    mean, std = float(finite.mean()), float(finite.std())
+    with np.errstate(over="ignore", invalid="ignore"):  # gains of 1e300 are somebody's joke, not our warning
+        mean, std, norm = float(finite.mean()), float(finite.std()), float(np.linalg.norm(finite))
     return msgspec.structs.replace(
         line,
         mean=mean,
         std=std,
         min=float(finite.min()),
         max=float(finite.max()),
-        l2=float(np.linalg.norm(finite)),
+        l2=norm,
         cv=std / abs(mean) if mean else None,
     )
 

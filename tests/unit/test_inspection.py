@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import save
 
 from builders import CONFIG, HIDDEN, LAYERS, llama_files, llama_tensors, write_files
-from modelkin.inspection import describe, inspect
+from modelkin.inspection import describe, inspect, statistics_of
 from modelkin.records import Inspection, Role, Slot
 from modelkin.report.files import to_json, write_inspection
 from modelkin.report.text import inspection_page, render
@@ -124,3 +124,8 @@ def test_slots_are_named_by_stack_and_layer() -> None:
     assert str(Slot(Role.Q, 3, None, "encoder")) == "encoder.3 q"
     assert str(Slot(Role.GATE, 1, 7)) == "1 gate expert 7"
     assert Slot(Role.HEAD).layer_name == ""
+
+
+def test_gains_of_absurd_size_make_no_noise() -> None:
+    line = statistics_of(Slot(Role.FINAL_NORM), np.full(4, 1e308))
+    assert (line.nonfinite, line.max) == (0, 1e308)
