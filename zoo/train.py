@@ -1,0 +1,170 @@
+"""Make the whole zoo:  python -m zoo.train [--out DIR] [--tiny]
+
+Trains the strangers, then every derivative of `zoo.plan` and `zoo.others`, as Hugging Face folders with a truth.json
+each. A folder that is there is not made again, so an interrupted run goes on where it stopped. One GPU; with --tiny a
+few very small models on the processor, in minutes. The text must have been fetched (python -m zoo.corpus), except
+with --tiny, which reads the standard library.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from zoo import corpus as texts
+from zoo import others, plan
+from zoo.checkpoints import Model, write_json
+from zoo.corpus import Corpus
+from zoo.families import Run
+from zoo.lab import Lab, extended, say
+from zoo.plan import Step
+from zoo.scheduler import run_all
+from zoo.stack import Recipe, Stack, held_out_losses, train
+
+OUT = Path(__file__).resolve().parent / "work" / "models"
+AT_ONCE = 40  # models in one stack: eighty need twice the memory and are no faster
+GAINED = 1.0  # nats a token below the unigram entropy that a trained model must reach
+
+
+def open_lab(out: Path, device: str, tiny: bool) -> Lab:
+    out.mkdir(parents=True, exist_ok=True)
+    found = texts.tiny_texts() if tiny else texts.read_texts()
+    corpus = Corpus.prepare(found, out.parent / "tokens")
+    return Lab(out, extended(corpus), device, tiny)
+
+
+def run_steps(lab: Lab, steps: Sequence[Step]) -> None:
+    began = time.monotonic()
+    for number, step in enumerate(steps, 1):
+        made = run_step(lab, step)
+        minutes = (time.monotonic() - began) / 60
+        say(
+            f"[{number}/{len(steps)}, {minutes:.1f} min] {step.name or step.bases[0]}: {made} of {len(step.bases)} made"
+        )
+
+
+def run_step(lab: Lab, step: Step) -> int:
+    """Make the children that are not there yet; models of one shape are trained together. Returns how many."""
+    missing = [base for base in step.bases if not lab.has(step.child(base))]
+    together: dict[str, list[tuple[str, Model]]] = defaultdict(list)
+    for base in missing:
+        model = step.start(lab, base, step.seed(base))
+        together[shape_of(model)].append((base, model))
+    for group in together.values():
+        for i in range(0, len(group), AT_ONCE):
+            make(lab, step, group[i : i + AT_ONCE])
+    return len(missing)
+
+
+def shape_of(model: Model) -> str:
+    return json.dumps({role: list(tensor.shape) for role, tensor in model.weights.items()})
+
+
+def make(lab: Lab, step: Step, group: list[tuple[str, Model]]) -> None:
+    names, models = [base for base, _ in group], [model for _, model in group]
+    if step.recipe:
+        finished, learnt = trained(lab, step, step.recipe, names, models)
+    else:
+        finished, learnt = models, [measured(lab, model, lab.truth(base)["domain"]) for base, model in group]
+    for base, model, facts in zip(names, finished, learnt, strict=True):
+        lab.keep(model, truth(step, base) | facts)
+
+
+def trained(
+    lab: Lab, step: Step, recipe: Recipe, names: Sequence[str], models: list[Model]
+) -> tuple[list[Model], list[dict[str, Any]]]:
+    tokenizer = lab.tokenizer_name(models[0])
+    if tokenizer == "renumbered":
+        raise SystemExit(f"{names[0]} has a tokenizer that this text does not give: choose an empty --out")
+    text, unseen = (lab.corpus.tokens(tokenizer, recipe.domain, side) for side in texts.SPLITS)
+    teacher = Stack([lab.load(base) for base in names], lab.device) if step.teacher else None
+    before = held_out_losses(Stack(models, lab.device), unseen, windows=lab.windows)
+    finished = train(Stack(models, lab.device), recipe, text, teacher, lambda line: say(f"  {step.name}: {line}"))
+    if step.finish:
+        finished = [step.finish(lab, base, model) for base, model in zip(names, finished, strict=True)]
+    after = held_out_losses(Stack(finished, lab.device), unseen, windows=lab.windows)
+    run = {"steps": recipe.steps, "tokens_seen": recipe.tokens, "optimiser": optimiser(recipe)}
+    learnt = {"domain": recipe.domain, "tokenizer": tokenizer, "unigram_entropy": lab.entropy(tokenizer, recipe.domain)}
+    return finished, [{**learnt, "loss": a, "first_loss": b, **run} for a, b in zip(after, before, strict=True)]
+
+
+def optimiser(recipe: Recipe) -> dict[str, Any]:
+    kept = ("rate", "warmup", "decay", "batch", "length", "order", "lora_rank", "distil")
+    return {"optimiser": "adamw"} | {key: value for key, value in asdict(recipe).items() if key in kept}
+
+
+def measured(lab: Lab, model: Model, domain: str) -> dict[str, Any]:
+    """Of a model that was not trained. A disguise may have renumbered its tokens, so it reads by its own tokenizer."""
+    ids = texts.encode(texts.load_tokenizer(model.tokenizer or {}), lab.corpus.texts[domain].held_out)
+    loss = held_out_losses(Stack([model], lab.device), ids, windows=lab.windows)[0]
+    entropy = texts.unigram_entropy(ids, model.config["vocab_size"])
+    return {"domain": domain, "tokenizer": lab.tokenizer_name(model), "loss": loss, "unigram_entropy": entropy}
+
+
+def truth(step: Step, base: str) -> dict[str, Any]:
+    relations = step.relations(base)
+    told: dict[str, Any] = {"name": step.child(base), "kind": step.kind, "parents": list(relations)}
+    if relations:
+        told["relations"] = relations
+    elif step.teacher:
+        told["teachers"] = [base]
+    elif step.kind == "shared-init":
+        told["same_seed_as"] = base
+    return told | {"seed": seed_of(step, base)}
+
+
+def seed_of(step: Step, base: str) -> int:
+    numbered = step.kind in ("unrelated", "shared-init")
+    return int(base.rpartition("-")[2]) if numbered else step.seed(base)
+
+
+def run_singles(lab: Lab, runs: Sequence[Run], workers: int) -> None:
+    pairs = sorted({(run.tokenizer, run.domain) for run in runs})
+    lab.corpus.ensure(pairs)
+    for name in {tokenizer for tokenizer, _ in pairs}:
+        write_json(lab.root.parent / "tokens" / f"{name}.json", lab.corpus.tokenizer(name))
+
+    def arrays(run: Run) -> tuple[Path, Path, Path]:
+        train_path, held_out_path = (lab.corpus.path(run.tokenizer, run.domain, side) for side in texts.SPLITS)
+        return train_path, held_out_path, lab.root.parent / "tokens" / f"{run.tokenizer}.json"
+
+    run_all(runs, arrays, lab.root, lab.device, workers)
+
+
+def check(truths: Iterable[dict[str, Any]]) -> None:
+    """Strangers must have learnt something: a test on untrained models would mean nothing."""
+    lazy = [t for t in truths if t["kind"] == "unrelated" and t["unigram_entropy"] - t["loss"] < GAINED]
+    for t in lazy:
+        say(f"{t['name']}: loss {t['loss']:.2f}, unigram entropy only {t['unigram_entropy']:.2f} nats a token")
+    if lazy:
+        raise SystemExit(f"{len(lazy)} models learnt less than {GAINED} nat a token")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=OUT, help="where the models go")
+    parser.add_argument("--tiny", action="store_true", help="very small models, on the processor")
+    parser.add_argument("--workers", type=int, default=12, help="single models trained side by side")
+    arguments = parser.parse_args()
+    device = "cuda" if torch.cuda.is_available() and not arguments.tiny else "cpu"
+    if device == "cpu" and not arguments.tiny:
+        raise SystemExit("no GPU found: the whole zoo needs one (--tiny makes a very small zoo without)")
+    lab = open_lab(arguments.out, device, arguments.tiny)
+    runs, steps = (others.tiny(others.OTHERS), plan.tiny()) if arguments.tiny else (others.OTHERS, plan.STEPS)
+    run_singles(lab, runs, arguments.workers)
+    run_steps(lab, steps)
+    if not arguments.tiny:
+        check(lab.truths().values())
+    say(f"{len(lab.truths())} models in {arguments.out}")
+
+
+if __name__ == "__main__":
+    main()
