@@ -50,7 +50,8 @@ def pool_kv(model: Model, kv_heads: int) -> Model:
     details = {"from": model.kv_heads, "to": kv_heads}
     weights = {**model.weights, **pooled}
     sizes = {"num_key_value_heads": kv_heads, "head_dim": model.head_dim}
-    return derived(model, "width-prune", "pool_kv", details, weights, **sizes)
+    # All else is as it was, and pooled models are trained on: no kind of its own.
+    return derived(model, "continued-pretraining", "pool_kv", details, weights, **sizes)
 
 
 def _is_kv(role: str) -> bool:

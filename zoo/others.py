@@ -8,7 +8,7 @@ from dataclasses import replace
 from zoo.families import Run, Shape
 
 LARGE: Shape = {"hidden": 256, "layers": 6, "heads": 8, "kv_heads": 4, "neurons": 704}
-SMALL: Shape = {"hidden": 128, "layers": 6, "heads": 4, "kv_heads": 2, "neurons": 320}
+SMALL: Shape = {"hidden": 128, "layers": 6, "heads": 4, "kv_heads": 2, "neurons": 224}  # as the twins of zoo.plan
 LARGE_IN: dict[str, Shape] = {
     "gpt2": {"kv_heads": 8, "neurons": 1024},
     "gpt_neox": {"kv_heads": 8, "neurons": 1024},

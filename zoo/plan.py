@@ -15,8 +15,9 @@ from zoo import derive, disguise, starts
 from zoo.checkpoints import Model
 from zoo.lab import Lab
 from zoo.stack import Recipe
-from zoo.starts import LARGE, MOE, TWIN, TWINS, Start, children, stranger
+from zoo.starts import LARGE, MOE, PLAIN, TWIN, TWINS, Start, children, stranger
 
+PLAINS = tuple(f"plain-{i:02}" for i in range(46))  # 1,035 pairs
 MOES = tuple(f"moe-{i:02}" for i in range(46))  # 1,035 pairs
 SMALL, SOME, FEW = TWINS[:12], TWINS[:8], TWINS[:6]
 BASES = (*SMALL, *LARGE)
@@ -86,13 +87,14 @@ def child_of(step: str, bases: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f"{step}.{base}" for base in bases)
 
 
-def copied(function: Callable[..., Model]) -> Start:
-    return starts.seeded(function, experts=4, top_k=2)
+def upcycled(function: Callable[..., Model], **more: Any) -> Start:
+    return starts.seeded(function, experts=4, top_k=2, **more)
 
 
 UNRELATED = (
     strangers(TWINS, TWIN, full("mixed", 1)),
     strangers(MOES, MOE, full("mixed", 2, steps=500)),
+    strangers(PLAINS, PLAIN, full("mixed", 3, steps=500)),
 )
 FINE_TUNES = (
     Step("sft", "fine-tune", BASES, starts.same, Recipe("chat", 80, 3e-4, order=11)),
@@ -113,9 +115,15 @@ VOCABULARIES = (
     Step("extend", "vocabulary-surgery", BASES, starts.more_words, Recipe("german", 250, 1e-3, order=21)),
 )
 RESHAPED = (
-    Step("moe-copied", "moe-upcycle", BASES, copied(derive.upcycle_copied), Recipe("mixed", 150, 1e-3, order=22)),
-    Step("moe-split", "moe-upcycle", BASES, copied(derive.upcycle_split), Recipe("mixed", 200, 1e-3, order=23)),
-    Step("moe-partly", "moe-upcycle", BASES, copied(derive.upcycle_partly), Recipe("mixed", 200, 1e-3, order=24)),
+    Step("moe-copied", "moe-upcycle", BASES, upcycled(derive.upcycle_copied), Recipe("mixed", 150, 1e-3, order=22)),
+    Step(
+        "moe-split",
+        "moe-upcycle",
+        BASES,
+        upcycled(derive.upcycle_split, scale=4.0),
+        Recipe("mixed", 200, 1e-3, order=23),
+    ),
+    Step("moe-partly", "moe-upcycle", BASES, upcycled(derive.upcycle_partly), Recipe("mixed", 200, 1e-3, order=24)),
     Step("upscale", "depth-upscale", BASES, starts.upscaled, Recipe("mixed", 150, 1e-3, order=25)),
     Step("shallow", "depth-prune", BASES, starts.shallower, Recipe("mixed", 150, 1e-3, order=26)),
     Step("narrow", "width-prune", BASES, starts.narrower, Recipe("mixed", 250, 1e-3, order=27)),
@@ -161,7 +169,7 @@ MERGES = (
 )
 RE_ENCODED = (
     *(Step(s, "re-encoded", FEW, starts.by(derive.quantised, scheme=s)) for s in ("int8", "int4", "fp8", "nf4")),
-    *(Step(f"sparse-{n}", "fine-tune", FEW, starts.by(derive.pruned, share=n / 100)) for n in (30, 50)),
+    *(Step(f"sparse-{n}", "re-encoded", FEW, starts.by(derive.pruned, share=n / 100)) for n in (30, 50)),
 )
 CHAINS = (
     Step("shallow", "depth-prune", child_of("cpt-light", FEW), starts.shallower, Recipe("mixed", 150, 1e-3, order=42)),
@@ -182,8 +190,8 @@ DISGUISES = (
         Step(name.replace("_", "-"), "obfuscated", (MOES if "experts" in name else TWINS)[:2], starts.moved(name))
         for name in disguise.MOVES
     ),
-    *(Step(f"noise-{n}", "fine-tune", FEW, starts.with_noise(n / 1000)) for n in (5, 10, 20)),
-    Step("shuffled", "fine-tune", FEW, starts.seeded(disguise.shuffle_layers)),
+    *(Step(f"noise-{n}", "obfuscated", FEW, starts.with_noise(n / 1000)) for n in (5, 10, 20)),
+    Step("shuffled", "obfuscated", FEW, starts.seeded(disguise.shuffle_layers)),
     *(Step(f"decoy-{n}", "merge", FEW, starts.with_decoy(n / 100), others=decoy) for n in (10, 30, 50)),
 )
 STEPS: tuple[Step, ...] = (
@@ -210,7 +218,7 @@ def tiny(steps: tuple[Step, ...] = STEPS) -> tuple[Step, ...]:
 
 def _tiny(step: Step) -> Step:
     wanted = TINY_TWINS if not step.name else {"twin-00", "twin-01"}
-    bases = tuple(b for b in step.bases if b.rpartition(".")[2] in {*wanted, *MOES[:2]})
+    bases = tuple(b for b in step.bases if b.rpartition(".")[2] in {*wanted, *MOES[:2], *PLAINS[:2]})
     if "seed-german" in step.name:
         bases = step.bases[:1]
     recipe = step.recipe and replace(step.recipe, steps=max(2, step.recipe.steps // 40), batch=4, length=32)

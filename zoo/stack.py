@@ -1,8 +1,8 @@
 """Many models of one shape trained in one step: every weight has a leading axis of models, every product is batched.
 
 One tiny model leaves a GPU idle; eighty of them side by side do not. Each model gets the step that it would get alone:
-its own gradient norm is clipped, its own weights move, nothing is shared but the batch. Llama and Mixtral shapes; every
-expert is computed for every token, which at this size is cheaper than sending tokens to experts.
+its own gradient norm is clipped, its own weights move, nothing is shared but the batch. Llama, Mixtral and GPT-2
+shapes; every expert is computed for every token, which at this size is cheaper than sending tokens to experts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from torch.nn import functional as F  # noqa: N812
 from zoo.checkpoints import Model, Weights
 
 Report = Callable[[str], None]
+Rotary = tuple[torch.Tensor, torch.Tensor]
 BALANCE = 0.02  # weight of the loss that keeps experts in use
+VOCABULARY_ROLES = ("embed", "positions", "head")
 LORA_ROLES = ("q", "k", "v", "o", "gate", "up", "down")
 
 
@@ -68,27 +70,62 @@ def shape_config(**shape: Any) -> dict[str, Any]:
     return config | shape
 
 
+def plain_config(hidden: int, layers: int, heads: int, neurons: int, vocabulary: int) -> dict[str, Any]:
+    """A config.json of the GPT-2 family: no gate, LayerNorm, learned positions."""
+    return {
+        "model_type": "gpt2",
+        "architectures": ["GPT2LMHeadModel"],
+        "activation_function": "gelu_new",
+        "layer_norm_epsilon": 1e-5,
+        "initializer_range": 0.02,
+        "tie_word_embeddings": True,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        **dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), 0.0),
+        **{"n_embd": hidden, "n_layer": layers, "n_head": heads, "n_inner": neurons},
+        **{"vocab_size": vocabulary, "n_positions": 256},
+    }
+
+
 def fresh(config: Mapping[str, Any], seed: int, tokenizer: dict[str, Any] | None = None) -> Model:
-    """Matrices from N(0, initializer_range), gains at 1: what transformers does, from a generator of our own."""
+    """Matrices from N(0, initializer_range), gains at 1, biases at 0: as in transformers, from our own generator."""
     rng, model = torch.Generator().manual_seed(seed), Model(dict(config), {}, tokenizer)
-    d, h, width = model.hidden, model.neurons, model.head_dim
+    plain, std = model.family == "gpt2", model.config["initializer_range"]
 
-    def matrix(*size: int) -> torch.Tensor:
-        return torch.randn(size, generator=rng) * model.config["initializer_range"]
+    def drawn(role: str, *size: int) -> Weights:
+        """GPT-2 makes what is written to the stream smaller the deeper the model is, and gives every matrix a bias."""
+        scale = std / math.sqrt(2 * model.layers) if plain and role.endswith((".o", ".down")) else std
+        return {role: torch.randn(size, generator=rng) * scale} | bias(role, size[0])
 
-    weights: Weights = {"embed": matrix(config["vocab_size"], d), "final_norm": torch.ones(d)}
+    def gain(role: str) -> Weights:
+        return {role: torch.ones(model.hidden)} | bias(role, model.hidden)
+
+    def bias(role: str, size: int) -> Weights:
+        return {f"{role}_bias": torch.zeros(size)} if plain and role not in VOCABULARY_ROLES else {}
+
+    weights = drawn("embed", config["vocab_size"], model.hidden) | gain("final_norm")
+    if plain:
+        weights |= drawn("positions", config["n_positions"], model.hidden)
     if not config["tie_word_embeddings"]:
-        weights["head"] = matrix(config["vocab_size"], d)
+        weights |= drawn("head", config["vocab_size"], model.hidden)
     for layer in range(model.layers):
-        at = f"{layer}."
-        weights |= {f"{at}input_norm": torch.ones(d), f"{at}post_norm": torch.ones(d)}
-        weights |= {f"{at}q": matrix(model.heads * width, d), f"{at}k": matrix(model.kv_heads * width, d)}
-        weights |= {f"{at}v": matrix(model.kv_heads * width, d), f"{at}o": matrix(d, model.heads * width)}
-        if model.experts:
-            weights[f"{at}router"] = matrix(model.experts, d)
-        for block in [f"{at}experts.{e}." for e in range(model.experts)] or [at]:
-            weights |= {f"{block}gate": matrix(h, d), f"{block}up": matrix(h, d), f"{block}down": matrix(d, h)}
+        weights |= gain(f"{layer}.input_norm") | gain(f"{layer}.post_norm")
+        for role, size in _sizes(model, layer).items():
+            weights |= drawn(role, *size)
     return replace(model, weights=weights)
+
+
+def _sizes(model: Model, layer: int) -> dict[str, tuple[int, int]]:
+    """(out, in) of every matrix of a layer."""
+    d, h, q, kv = model.hidden, model.neurons, model.heads * model.head_dim, model.kv_heads * model.head_dim
+    at = f"{layer}."
+    sizes = {f"{at}q": (q, d), f"{at}k": (kv, d), f"{at}v": (kv, d), f"{at}o": (d, q)}
+    if model.experts:
+        sizes[f"{at}router"] = (model.experts, d)
+    for block in [f"{at}experts.{e}." for e in range(model.experts)] or [at]:
+        gate = {} if model.family == "gpt2" else {f"{block}gate": (h, d)}
+        sizes |= gate | {f"{block}up": (h, d), f"{block}down": (d, h)}
+    return sizes
 
 
 class Stack:
@@ -99,8 +136,9 @@ class Stack:
         odd = [m for m in models if _shape(m) != _shape(first)]
         if odd:
             raise ValueError(f"a stack holds one shape; got {_shape(first)} and {_shape(odd[0])}")
-        if first.family not in ("llama", "mistral", "mixtral"):
-            raise ValueError(f"{first.family} models cannot be stacked: Llama and Mixtral shapes only")
+        if first.family not in ("llama", "mistral", "mixtral", "gpt2"):
+            raise ValueError(f"{first.family} models cannot be stacked: Llama, Mixtral and GPT-2 shapes only")
+        self.epsilon = float(first.config.get("rms_norm_eps") or first.config["layer_norm_epsilon"])
         self.models, self.like, self.device = list(models), first, device
         self.weights = {role: torch.stack([m.weights[role] for m in models]).to(device) for role in first.weights}
 
@@ -121,50 +159,48 @@ class Stack:
 
         `tokens` is (sequences, length): all models read the same.
         """
-        like, count, uneven = self.like, len(self), torch.zeros(len(self), device=self.device)
+        like, uneven = self.like, torch.zeros(len(self), device=self.device)
         x = weights["embed"].index_select(1, tokens.flatten())
-        rotary = _rotary(tokens.shape[1], like.head_dim, _theta(like), x)
+        if "positions" in weights:
+            x = x + weights["positions"][:, : tokens.shape[1]].repeat(1, tokens.shape[0], 1)
+        rotary = None if "positions" in weights else _rotary(tokens.shape[1], like.head_dim, _theta(like), x)
         states = [x]
         for layer in range(like.layers):
-            at = f"{layer}."
-            x = x + self._attention(weights, at, self._norm(x, weights[f"{at}input_norm"]), count, tokens.shape, rotary)
-            output, share = self._mlp(weights, layer, self._norm(x, weights[f"{at}post_norm"]))
+            x = x + self._attention(
+                weights, f"{layer}.", self._norm(x, weights, f"{layer}.input_norm"), tokens.shape, rotary
+            )
+            output, share = self._mlp(weights, layer, self._norm(x, weights, f"{layer}.post_norm"))
             x, uneven = x + output, uneven + share / like.layers
             states.append(x)
         return states, uneven
 
     def logits(self, weights: Weights, state: torch.Tensor) -> torch.Tensor:
         head = weights.get("head", weights["embed"])
-        return torch.bmm(self._norm(state, weights["final_norm"]), head.mT)
+        return torch.bmm(self._norm(state, weights, "final_norm"), head.mT)
 
-    def _norm(self, x: torch.Tensor, gain: torch.Tensor) -> torch.Tensor:
-        return F.rms_norm(x, (x.shape[-1],), eps=self.like.config["rms_norm_eps"]) * gain[:, None]
+    def _norm(self, x: torch.Tensor, weights: Weights, role: str) -> torch.Tensor:
+        """RMSNorm; LayerNorm where there is a bias."""
+        size, gain = (x.shape[-1],), weights[role][:, None]
+        if f"{role}_bias" in weights:
+            return F.layer_norm(x, size, eps=self.epsilon) * gain + weights[f"{role}_bias"][:, None]
+        return F.rms_norm(x, size, eps=self.epsilon) * gain
 
     def _attention(
-        self,
-        weights: Weights,
-        at: str,
-        x: torch.Tensor,
-        count: int,
-        batch: torch.Size,
-        rotary: tuple[torch.Tensor, torch.Tensor],
+        self, weights: Weights, at: str, x: torch.Tensor, batch: torch.Size, rotary: Rotary | None
     ) -> torch.Tensor:
-        width = self.like.head_dim
-
         def heads(role: str) -> torch.Tensor:
-            flat = torch.bmm(x, weights[at + role].mT)
-            return flat.view(count * batch[0], batch[1], -1, width).transpose(1, 2)
+            flat = _linear(x, weights, at + role)
+            return flat.view(len(self) * batch[0], batch[1], -1, self.like.head_dim).transpose(1, 2)
 
-        q, k = _rotate(heads("q"), rotary), _rotate(heads("k"), rotary)
+        q, k = (heads(role) if rotary is None else _rotate(heads(role), rotary) for role in "qk")
         mixed = F.scaled_dot_product_attention(q, k, heads("v"), is_causal=True, enable_gqa=True)
-        return torch.bmm(mixed.transpose(1, 2).reshape(count, batch.numel(), -1), weights[f"{at}o"].mT)
+        return _linear(mixed.transpose(1, 2).reshape(len(self), batch.numel(), -1), weights, f"{at}o")
 
     def _mlp(self, weights: Weights, layer: int, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | int]:
-        blocks = self.like.blocks(layer)
-        outputs = [_gated(x, *(weights[block + role] for role in ("gate", "up", "down"))) for block in blocks]
+        outputs = [_block(x, weights, block) for block in self.like.blocks(layer)]
         if not self.like.experts:
             return outputs[0], 0
-        wished = torch.softmax(torch.bmm(x, weights[f"{layer}.router"].mT).float(), -1)
+        wished = torch.softmax(_linear(x, weights, f"{layer}.router").float(), -1)
         top, chosen = wished.topk(self.like.config["num_experts_per_tok"], -1)
         share = torch.zeros_like(wished).scatter(-1, chosen, top / top.sum(-1, keepdim=True))
         used = (share > 0).float().mean(1)
@@ -182,19 +218,27 @@ def _theta(model: Model) -> float:
     return float(model.config.get("rope_theta") or parameters.get("rope_theta") or 10000.0)
 
 
-def _rotary(length: int, width: int, theta: float, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _rotary(length: int, width: int, theta: float, like: torch.Tensor) -> Rotary:
     rates = theta ** (-torch.arange(0, width, 2, device=like.device).float() / width)
     angles = torch.arange(length, device=like.device).float()[:, None] * torch.cat([rates, rates])
     return angles.cos().to(like.dtype), angles.sin().to(like.dtype)
 
 
-def _rotate(x: torch.Tensor, rotary: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+def _rotate(x: torch.Tensor, rotary: Rotary) -> torch.Tensor:
     left, right = x.chunk(2, -1)
     return x * rotary[0] + torch.cat([-right, left], -1) * rotary[1]
 
 
-def _gated(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
-    return torch.bmm(F.silu(torch.bmm(x, gate.mT)) * torch.bmm(x, up.mT), down.mT)
+def _linear(x: torch.Tensor, weights: Weights, role: str) -> torch.Tensor:
+    product = torch.bmm(x, weights[role].mT)
+    return product + weights[f"{role}_bias"][:, None] if f"{role}_bias" in weights else product
+
+
+def _block(x: torch.Tensor, weights: Weights, block: str) -> torch.Tensor:
+    up = _linear(x, weights, f"{block}up")
+    if f"{block}gate" in weights:
+        return _linear(F.silu(_linear(x, weights, f"{block}gate")) * up, weights, f"{block}down")
+    return _linear(F.gelu(up, approximate="tanh"), weights, f"{block}down")
 
 
 def train(

@@ -10,7 +10,7 @@ from zoo import derive, disguise
 from zoo.checkpoints import Model
 from zoo.lab import Lab, added_words
 from zoo.single import vocabulary_size
-from zoo.stack import fresh, shape_config
+from zoo.stack import fresh, plain_config, shape_config
 
 TWIN = shape_config(
     hidden_size=128,
@@ -29,7 +29,8 @@ MOE = shape_config(
     vocab_size=1024,
     experts=4,
 )
-TINY = {"hidden_size": 32, "intermediate_size": 48}
+PLAIN = plain_config(hidden=128, layers=4, heads=4, neurons=512, vocabulary=1024)
+TINY = {"hidden_size": 32, "intermediate_size": 48, "n_embd": 32, "n_inner": 64}
 TWINS = tuple(f"twin-{i:02}" for i in range(80))
 LARGE = ("large-llama", "large-llama-again")
 
@@ -66,7 +67,8 @@ def anew(config: Mapping[str, Any]) -> Start:
 
 
 def _new(lab: Lab, config: Mapping[str, Any], seed: int) -> Model:
-    return fresh({**config, **(TINY if lab.tiny else {})}, seed, lab.corpus.tokenizer("first"))
+    smaller = {key: value for key, value in TINY.items() if lab.tiny and key in config}
+    return fresh({**config, **smaller}, seed, lab.corpus.tokenizer("first"))
 
 
 def newborn(lab: Lab, base: str, seed: int) -> Model:

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
+import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -139,6 +142,12 @@ def run_singles(lab: Lab, runs: Sequence[Run], workers: int) -> None:
     run_all(runs, arrays, lab.root, lab.device, workers)
 
 
+def share_the_gpu() -> None:
+    """Kernels of several processes run at the same time only under NVIDIA's MPS. Must come before the first use."""
+    if control := shutil.which("nvidia-cuda-mps-control"):
+        subprocess.run([control, "-d"], check=False)  # says so and fails where one is running already
+
+
 def check(truths: Iterable[dict[str, Any]]) -> None:
     """Strangers must have learnt something: a test on untrained models would mean nothing."""
     lazy = [t for t in truths if t["kind"] == "unrelated" and t["unigram_entropy"] - t["loss"] < GAINED]
@@ -154,13 +163,18 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true", help="very small models, on the processor")
     parser.add_argument("--workers", type=int, default=12, help="single models trained side by side")
     arguments = parser.parse_args()
+    if not arguments.tiny:
+        share_the_gpu()
     device = "cuda" if torch.cuda.is_available() and not arguments.tiny else "cpu"
     if device == "cpu" and not arguments.tiny:
         raise SystemExit("no GPU found: the whole zoo needs one (--tiny makes a very small zoo without)")
     lab = open_lab(arguments.out, device, arguments.tiny)
     runs, steps = (others.tiny(others.OTHERS), plan.tiny()) if arguments.tiny else (others.OTHERS, plan.STEPS)
-    run_singles(lab, runs, arguments.workers)
-    run_steps(lab, steps)
+    with ThreadPoolExecutor(1) as beside:
+        singles = beside.submit(run_singles, lab, runs, arguments.workers)
+        run_steps(lab, [step for step in steps if not step.name])
+        singles.result()
+    run_steps(lab, [step for step in steps if step.name])
     if not arguments.tiny:
         check(lab.truths().values())
     say(f"{len(lab.truths())} models in {arguments.out}")

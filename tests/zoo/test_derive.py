@@ -47,7 +47,7 @@ STEPS: dict[str, tuple[str, Callable[[Model], Model]]] = {
     "insert_identity_layers": ("depth-upscale", lambda m: derive.insert_identity_layers(m, [1, 3])),
     "depth_prune": ("depth-prune", lambda m: derive.depth_prune(m, [0, 3])),
     "width_prune": ("width-prune", lambda m: derive.width_prune(m, 48, 80, 1)),
-    "pool_kv": ("width-prune", lambda m: derive.pool_kv(m, 1)),
+    "pool_kv": ("continued-pretraining", lambda m: derive.pool_kv(m, 1)),
     "reinitialise_attention": ("component-reuse", lambda m: derive.reinitialise_attention(m, 8, 4, seed=1)),
     "extend_vocabulary": ("vocabulary-surgery", lambda m: derive.extend_vocabulary(m, list("abcdef"), seed=1)),
     "replace_vocabulary": ("vocabulary-surgery", lambda m: derive.replace_vocabulary(m, TOKENIZER, 128, seed=1)),
