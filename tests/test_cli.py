@@ -16,7 +16,7 @@ import pytest
 from safetensors.numpy import save
 
 from builders import CONFIG, llama_files, llama_tensors, write_files
-from modelkin.demo import faults
+from modelkin.demo import BASE, TRUTH, bundled, faults, truth
 from modelkin.demo.hub import LoopbackHub, Repository
 
 FILES = llama_files(shards=2)
@@ -175,6 +175,24 @@ def test_the_demo_runs_without_network() -> None:
     done = modelkin("demo", HF_ENDPOINT="http://127.0.0.1:9")
     assert done.returncode == 0, done.stderr
     assert "Norm gains" in done.stdout
+
+
+def test_the_bundled_models_are_listed_without_the_answer_and_told_apart_from_that() -> None:
+    listed, told = (modelkin("demo", option).stdout for option in ("--list", "--truth"))
+    for name, folder in bundled().items():
+        config = json.loads((folder / "config.json").read_text("utf-8"))
+        (line,) = (line for line in listed.splitlines() if line.startswith(f"{name} "))
+        assert config["model_type"] in line
+        assert f"{config['vocab_size']:,}" in line
+        assert truth()["models"][name]["sentence"] not in listed
+        assert f"{name:8}{truth()['models'][name]['sentence']}" in told.splitlines()
+    assert str(TRUTH) in listed
+
+
+def test_the_demo_writes_what_inspect_writes(tmp_path: Path) -> None:
+    done = modelkin("demo", "--json", "-", "--out", str(tmp_path / "out"))
+    assert json.loads(done.stdout)["model"]["id"] == f"demo/{BASE}"
+    assert (tmp_path / "out" / "inspection.json").is_file()
 
 
 def test_families_are_listed() -> None:

@@ -1,4 +1,4 @@
-"""What the README shows is what the program prints."""
+"""What the README shows is what the program prints. To show it anew:  python tests/test_docs.py"""
 
 from __future__ import annotations
 
@@ -39,17 +39,44 @@ def assert_shown(shown: list[str], printed: list[str]) -> None:
     assert free or at == len(printed)
 
 
+def printed_by(command: str) -> str:
+    program, *arguments = command.split()
+    assert program == "modelkin"
+    command_line = [sys.executable, "-m", "modelkin", *arguments]
+    return subprocess.run(command_line, capture_output=True, text=True, check=True).stdout
+
+
+def shown_anew(shown: str, printed: str) -> str:
+    """The same lines as they are printed now: a line is known by its first word, and what is gone is left out."""
+    lines, at = [], 0
+    now = printed.splitlines()
+    for line in shown.splitlines():
+        first = line.split()[:1]
+        found = next((i for i in range(at, len(now)) if now[i].split()[:1] == first), None)
+        if not first or first == ["…"]:
+            lines.append(line)
+        elif found is not None:
+            lines.append(now[found])
+            at = found + 1
+    return "".join(f"{line}\n" for line in lines)
+
+
+def rewrite(readme: Path) -> None:
+    text = readme.read_text(encoding="utf-8")
+    for command, shown in transcripts(text):
+        anew = shown_anew(shown, printed_by(command))
+        old, new = (re.sub(r"^(?=.)", "    ", body, flags=re.MULTILINE) for body in (shown, anew))
+        assert old in text
+        text = text.replace(old, new)
+    readme.write_text(text, encoding="utf-8")
+
+
 @pytest.mark.parametrize("readme", READMES)
 def test_every_transcript_is_true(readme: str) -> None:
     found = transcripts((ROOT / readme).read_text(encoding="utf-8"))
     assert found
     for command, shown in found:
-        program, *arguments = command.split()
-        assert program == "modelkin"
-        done = subprocess.run(
-            [sys.executable, "-m", "modelkin", *arguments], capture_output=True, text=True, check=True
-        )
-        assert_shown(without_what_varies(shown), without_what_varies(done.stdout))
+        assert_shown(without_what_varies(shown), without_what_varies(printed_by(command)))
 
 
 @pytest.mark.parametrize("readme", READMES)
@@ -85,3 +112,8 @@ def test_the_python_on_the_first_screen_names_things_that_exist() -> None:
     used = set(re.findall(r"modelkin\.(\w+)", text)) - {"md"}
     assert used
     assert used <= set(modelkin.__all__)
+
+
+if __name__ == "__main__":
+    for name in READMES:
+        rewrite(ROOT / name)

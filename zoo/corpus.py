@@ -211,7 +211,7 @@ def encode(tokenizer: Tokenizer, texts: Iterable[str]) -> np.ndarray:
     """Every text as `<s> … </s>`, end to end, as uint16."""
     if tokenizer.get_vocab_size() > 1 << 16:
         raise ValueError(f"{tokenizer.get_vocab_size()} tokens do not fit in 16 bits")
-    end, parts = SPECIAL.index("</s>"), [np.zeros(0, np.uint16)]
+    end, parts = tokenizer.token_to_id("</s>"), [np.zeros(0, np.uint16)]
     for some in batches(texts, ENCODE_AT_ONCE):
         for encoding in tokenizer.encode_batch_fast(some):
             parts.append(np.array([*encoding.ids, end], np.uint16))

@@ -9,8 +9,8 @@ from typing import Any
 from zoo import derive, disguise
 from zoo.checkpoints import Model
 from zoo.lab import Lab, added_words
+from zoo.shapes import fresh, plain_config, shape_config
 from zoo.single import vocabulary_size
-from zoo.stack import fresh, plain_config, shape_config
 
 TWIN = shape_config(
     hidden_size=128,

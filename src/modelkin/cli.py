@@ -119,23 +119,23 @@ def _show_inspection(record: Any, json_to: str | None, out: Path | None, all_lay
 
 @main.command()
 @click.option("--list", "listing", is_flag=True, help="Name the bundled models and stop.")
+@click.option("--truth", "telling", is_flag=True, help="Say what each bundled model really is and stop.")
 @_output_options
-def demo(listing: bool, json_to: str | None, out: Path | None) -> None:
+def demo(listing: bool, telling: bool, json_to: str | None, out: Path | None) -> None:
     """Inspect a bundled model, served over HTTP by a Hub on this machine. Needs no network."""
-    from modelkin.demo import DESCRIPTIONS, bundled
+    from modelkin.demo import BASE, bundled
+    from modelkin.demo.catalogue import facts, sentences, table
 
-    if listing:
-        for name, folder in bundled().items():
-            click.echo(f"{name:14} {DESCRIPTIONS[name]}\n{'':14} {folder}")
+    if listing or telling:
+        click.echo("\n\n".join([*([table()] if listing else []), *([sentences()] if telling else [])]))
         return
     from modelkin.demo.hub import LoopbackHub, Repository
     from modelkin.inspection import inspect as inspected
     from modelkin.sources import ReadOptions
 
-    name, folder = next(iter(bundled().items()))
-    with LoopbackHub({f"demo/{name}": Repository.from_folder(folder)}) as hub:
-        click.echo(f"demo/{name}: {DESCRIPTIONS[name]}; read over HTTP from {hub.endpoint}", err=True)
-        record = inspected(f"demo/{name}", ReadOptions(endpoint=hub.endpoint, cache=False, token=False))
+    with LoopbackHub({f"demo/{BASE}": Repository.from_folder(bundled()[BASE])}) as hub:
+        click.echo(f"demo/{BASE}: {facts(BASE)}; read over HTTP from {hub.endpoint}", err=True)
+        record = inspected(f"demo/{BASE}", ReadOptions(endpoint=hub.endpoint, cache=False, token=False))
     _show_inspection(record, json_to, out, all_layers=True)
 
 

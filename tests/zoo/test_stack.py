@@ -10,7 +10,8 @@ import pytest
 import torch
 from models import logits
 from zoo.checkpoints import Model
-from zoo.stack import Recipe, Stack, clip, fresh, held_out_losses, plain_config, shape_config, train
+from zoo.shapes import fresh, plain_config, shape_config
+from zoo.stack import Recipe, Stack, clip, held_out_losses, train
 
 SHAPE = {
     "hidden_size": 32,

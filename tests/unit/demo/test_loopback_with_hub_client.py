@@ -82,10 +82,10 @@ def test_safetensors_metadata_of_one_file_and_of_shards(hub: LoopbackHub, huggin
 
 
 def test_snapshot_of_a_bundled_model(hugging_face: Any, tmp_path: Path) -> None:
-    folder = bundled()["tiny-llama"]
-    with LoopbackHub({"demo/tiny-llama": Repository.from_folder(folder, xet=False)}) as hub:
+    folder = bundled()["dune"]
+    with LoopbackHub({"demo/dune": Repository.from_folder(folder, xet=False)}) as hub:
         copy = hugging_face.snapshot_download(
-            "demo/tiny-llama", endpoint=hub.endpoint, token=False, cache_dir=tmp_path, max_workers=2
+            "demo/dune", endpoint=hub.endpoint, token=False, cache_dir=tmp_path, max_workers=2
         )
     assert {path.name: path.read_bytes() for path in Path(copy).iterdir()} == {
         path.name: path.read_bytes() for path in folder.iterdir()
