@@ -13,7 +13,7 @@ test: $(VENV)/.all
 	$(BIN)/ruff check src tests benchmarks zoo
 	$(BIN)/ruff format --check src tests benchmarks zoo
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "modelkin needs Python 3.11 or newer")'

@@ -14,6 +14,7 @@ from zoo.plan import Step
 
 from zoo import plan, train
 
+pytestmark = pytest.mark.xdist_group("tiny zoo")  # one worker makes it, once
 STEPS = plan.tiny()
 PAIRS = [(step, base) for step in STEPS for base in step.bases]
 

@@ -1,0 +1,208 @@
+"""The tables of zoo/README.md, from what was measured and nothing else:  python -m zoo.tables [--write | --check]
+
+Prints them; --write puts each between its marks in the page, `<!-- models -->` and `<!-- /models -->`; --check only
+says whether the page is as the measurements have it, and exits with 1 if it is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from scipy.stats import chi2, poisson
+
+from zoo import measured
+
+README = Path(__file__).resolve().parent / "README.md"
+CLASSES = {"dense": "dense, gated", "moe": "experts", "ungated": "dense, not gated"}
+COUNTS = {"gains_k": "axes by gains", "tokens_k": "axes by embeddings", "gate_k": "neurons by gate", "up_k": "by up"}
+SIZES = {"gains_k": "axes", "tokens_k": "axes", "gate_k": "gate_n", "up_k": "up_n"}
+SHOWN = 5  # counts from here on are one column
+FEWEST = 5.0  # expected in a cell of the chi-square test
+OUTCOMES = ("unrelated", "descendant", "siblings", "shared-init", "distilled")
+
+Pair = Mapping[str, str]
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def models_table(truths: Mapping[str, Mapping[str, Any]]) -> str:
+    """A line a step of the plan: strangers first, then by kind."""
+    groups: dict[tuple[bool, str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    for name, truth in truths.items():
+        groups[truth["kind"] != "unrelated", truth["kind"], step_of(name)].append(truth)
+    head = ("step", "kind", "models", "parameters", "text", "tokens seen", "loss", "unigram entropy")
+    return table(head, [_models_row(step, kind, groups[_, kind, step]) for _, kind, step in sorted(groups)])
+
+
+def step_of(name: str) -> str:
+    """`sft.twin-03` -> sft; `twin-03` -> twin; `large-gpt2-tuned` -> large."""
+    return name.partition("." if "." in name else "-")[0]
+
+
+def _models_row(step: str, kind: str, group: Sequence[Mapping[str, Any]]) -> list[str]:
+    def values(key: str) -> list[float]:
+        return [truth[key] for truth in group if truth.get(key) is not None]
+
+    texts = ", ".join(sorted({truth["domain"] for truth in group if truth.get("domain")}))
+    seen = _range(values("tokens_seen"), _large)  # of this step alone; none where nothing was trained
+    numbers = [_range(values(key), lambda value: f"{value:.2f}") for key in ("loss", "unigram_entropy")]
+    return [step, kind, str(len(group)), _range(values("parameters"), _large), texts, seen, *numbers]
+
+
+def _range(values: Sequence[float], spelled: Any) -> str:
+    ends = dict.fromkeys(spelled(value) for value in ((min(values), max(values)) if values else ()))
+    return "–".join(ends)
+
+
+def _large(value: float) -> str:
+    return f"{value / 1e6:.2f} M" if value >= 1e5 else f"{value:.0f}"
+
+
+def numbers(pair: Pair, column: str) -> list[int]:
+    """A number, or one a layer; none where it could not be asked."""
+    return [int(word) for word in pair[column].split() if word != "-"]
+
+
+def pairs_table(pairs: Sequence[Pair]) -> str:
+    """A line a relation: which share of the members found themselves."""
+    groups: dict[tuple[int, str], list[Pair]] = defaultdict(list)
+    for pair in pairs:
+        groups[OUTCOMES.index(pair["outcome"]), relation_name(pair)].append(pair)
+    head = ("relation", "pairs", *COUNTS.values(), "gate, layers matched", "gain cosine")
+    return table(head, [_pairs_row(name, groups[place, name]) for place, name in sorted(groups)])
+
+
+def relation_name(pair: Pair) -> str:
+    kinds = pair["kinds"].split()
+    if pair["outcome"] == "descendant":
+        return " → ".join(kinds)
+    if pair["outcome"] == "unrelated":
+        return f"strangers, {class_name(pair['class'])}"
+    return (
+        pair["outcome"] if pair["outcome"] == "siblings" or len(kinds) == 1 else f"{pair['outcome']}, derived further"
+    )
+
+
+def class_name(name: str) -> str:
+    return " beside ".join(CLASSES[word] for word in name.split("+"))
+
+
+def _pairs_row(name: str, group: Sequence[Pair]) -> list[str]:
+    shares = [_shares(group, column, size) for column, size in SIZES.items()]
+    cosines = [float(pair["gain_cosine"]) for pair in group if pair["gain_cosine"]]
+    least = f"{min(cosines):.4f}–{max(cosines):.4f}" if cosines else "–"
+    return [name, str(len(group)), *shares, _shares(group, "gate_k_map", "gate_n_map"), least]
+
+
+def _shares(group: Sequence[Pair], column: str, size: str) -> str:
+    """Median (least–most) of K as per cent of n, over pairs and layers."""
+    found = [
+        100 * k / n
+        for pair in group
+        for k, n in zip(numbers(pair, column), numbers(pair, size), strict=False)  # `axes` is empty with its K
+        if n
+    ]
+    return f"{median(found):.0f} % ({min(found):.0f}–{max(found):.0f})" if found else "–"
+
+
+def strangers_table(pairs: Sequence[Pair]) -> str:
+    """K between strangers beside its law: per cent of the counts, and the largest."""
+    by_class: dict[str, list[Pair]] = defaultdict(list)
+    for pair in pairs:
+        if pair["outcome"] == "unrelated":
+            by_class[pair["class"]].append(pair)
+    columns = [*map(str, range(SHOWN)), f"≥ {SHOWN}"]
+    head = ("strangers", "counted", "counts", "mean", *(f"K = {column}" for column in columns), "largest", "p")
+    law = ["chance alone", "", "", "1.00", *(f"{100 * share:.1f}" for share in expected_shares()), "", ""]
+    rows = [
+        _strangers_row(name, told, [k for pair in group for k in numbers(pair, column)])
+        for name, group in sorted(by_class.items())
+        for column, told in COUNTS.items()
+    ]
+    return table(head, [law, *(row for row in rows if row)])
+
+
+def _strangers_row(name: str, told: str, counts: Sequence[int]) -> list[str]:
+    if not counts:
+        return []
+    seen = observed(counts)
+    shares = [f"{100 * number / len(counts):.1f}" for number in seen]
+    pvalue = chi_square(seen)
+    mean, p = f"{np.mean(counts):.2f}", "–" if pvalue is None else f"{pvalue:.2g}"
+    return [class_name(name), told, str(len(counts)), mean, *shares, str(max(counts)), p]
+
+
+def observed(counts: Iterable[int]) -> list[int]:
+    seen = Counter(min(count, SHOWN) for count in counts)
+    return [seen[count] for count in range(SHOWN + 1)]
+
+
+def expected_shares() -> list[float]:
+    """The number of fixed points of a random order is Poisson(1), to nine digits from twelve members on."""
+    return [*(float(poisson.pmf(count, 1)) for count in range(SHOWN)), float(poisson.sf(SHOWN - 1, 1))]
+
+
+def chi_square(seen: Sequence[int]) -> float | None:
+    """p of the counts 0, 1, … under the law; cells at the end are joined until each expects enough."""
+    total, cells = sum(seen), list(zip(seen, expected_shares(), strict=True))
+    while len(cells) > 1 and cells[-1][1] * total < FEWEST:
+        (a, p), (b, q) = cells[-2:]
+        cells[-2:] = [(a + b, p + q)]
+    if len(cells) < 2:
+        return None
+    statistic = sum((number - total * share) ** 2 / (total * share) for number, share in cells)
+    return float(chi2.sf(statistic, len(cells) - 1))
+
+
+def tables(folder: Path = measured.HERE) -> dict[str, str]:
+    """Every table by the name of its marks."""
+    pairs = measured.pairs(folder)
+    found = {"models": models_table(measured.truths(folder)), "pairs": pairs_table(pairs)}
+    return found | {"strangers": strangers_table(pairs)}
+
+
+def updated(page: str, found: Mapping[str, str]) -> str:
+    """The page with every table between its marks."""
+    for name, text in found.items():
+        marks = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+        if not marks.search(page):
+            raise ValueError(f"the page has no <!-- {name} --> … <!-- /{name} -->, each on its own line")
+        page = marks.sub(lambda marked, text=text: f"{marked[1]}{text}\n{marked[2]}", page)
+    return page
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--measured", type=Path, default=measured.HERE, help="folder that zoo.measure wrote")
+    parser.add_argument("--page", type=Path, default=README)
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--write", action="store_true", help="put the tables into the page")
+    action.add_argument("--check", action="store_true", help="exit with 1 if the page is out of date")
+    given = parser.parse_args(arguments)
+    found = tables(given.measured)
+    if not (given.write or given.check):
+        print("\n\n".join(found.values()))
+        return 0
+    page = given.page.read_text("utf-8")
+    fresh = updated(page, found)
+    if given.write:
+        given.page.write_text(fresh, "utf-8")
+    elif fresh != page:
+        print(f"{given.page.name} is out of date: python -m zoo.tables --write", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
