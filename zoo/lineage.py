@@ -84,20 +84,28 @@ def _descent(
 
 def _shared_init(truths: Truths, to_a: Mapping[str, Kinds], to_b: Mapping[str, Kinds]) -> Relation | None:
     ways = [
-        (len(down_a) + len(down_b), first_weights(truths, x), (*down_a, "shared-init", *down_b))
+        (len(down_a) + len(down_b), x, (*down_a, "shared-init", *down_b))
         for x, down_a in to_a.items()
         for y, down_b in to_b.items()
         if first_weights(truths, x) == first_weights(truths, y)
     ]
     if not ways:
         return None
-    _, shared, kinds = min(ways)
-    return Relation("shared-init", kinds, "neither", shared)
+    _, through, kinds = min(ways)
+    return Relation("shared-init", kinds, "neither", through)
 
 
 def first_weights(truths: Truths, name: str) -> str:
-    """The model after which the initial weights are called: its own name, unless it began as another did."""
-    return str(truths.get(name, {}).get("same_seed_as") or name)
+    """What the initial weights were drawn by: two models are alike in it if they began alike.
+
+    Models without parents draw theirs from a seed, and equal seeds give equal numbers, if only as far as the shapes
+    agree; models that were trained for something else may still share them. A child has its weights from its parents.
+    """
+    truth = truths.get(name, {})
+    if truth.get("same_seed_as"):
+        return first_weights(truths, truth["same_seed_as"])
+    alone = not truth.get("parents") and truth.get("seed") is not None
+    return f"seed {truth['seed']}" if alone else name
 
 
 def layer_map(truths: Truths, ancestor: str, descendant: str) -> list[int | None] | None:
@@ -150,7 +158,7 @@ def clans(truths: Truths) -> list[set[str]]:
     clan_of: dict[str, set[str]] = {}
     for name, truth in truths.items():
         seed = [truth["same_seed_as"]] if truth.get("same_seed_as") else []
-        joined = {name, *handed_down(truth), *truth.get("teachers", ()), *seed}
+        joined = {name, first_weights(truths, name), *handed_down(truth), *truth.get("teachers", ()), *seed}
         joined = joined.union(*(clan_of[member] for member in joined if member in clan_of))
         clan_of |= dict.fromkeys(joined, joined)
     distinct = {id(clan): clan for clan in clan_of.values()}

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -252,10 +252,12 @@ def _parents(sample: Sample, samples: Mapping[str, Sample]) -> list[Sample]:
 
 
 def _pool(workers: int, *begin: Any) -> Executor:
-    """Fresh processes: each has one thread, or the linear algebra of all would fight for the cores."""
+    """Fresh processes: each has one thread, or the linear algebra of all would fight for the cores. One needs none."""
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     started = {"initializer": begin[0], "initargs": begin[1:]} if begin else {}
+    if workers == 1:
+        return ThreadPoolExecutor(1, **started)
     return ProcessPoolExecutor(workers, get_context("spawn"), **started)
 
 

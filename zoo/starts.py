@@ -31,6 +31,7 @@ MOE = shape_config(
 )
 PLAIN = plain_config(hidden=128, layers=4, heads=4, neurons=512, vocabulary=1024)
 TINY = {"hidden_size": 32, "intermediate_size": 48, "n_embd": 32, "n_inner": 64}
+SEEDS_FROM = {"twin": 0, "moe": 3000, "plain": 4000}
 TWINS = tuple(f"twin-{i:02}" for i in range(80))
 LARGE = ("large-llama", "large-llama-again")
 
@@ -62,8 +63,14 @@ def stranger(base: str, ahead: int = 1) -> str:
 
 
 def anew(config: Mapping[str, Any]) -> Start:
-    """A new model of this shape; the number in its name is its seed."""
-    return lambda lab, name, _: _new(lab, config, int(name.rpartition("-")[2]))
+    """A new model of this shape; its name gives its seed."""
+    return lambda lab, name, _: _new(lab, config, initial_seed(name))
+
+
+def initial_seed(name: str) -> int:
+    """Of a stranger, by its name. No two share one: equal seeds would give them equal embeddings to begin with."""
+    family, _, number = name.partition("-")
+    return SEEDS_FROM[family] + int(number)
 
 
 def _new(lab: Lab, config: Mapping[str, Any], seed: int) -> Model:
@@ -76,7 +83,7 @@ def newborn(lab: Lab, base: str, seed: int) -> Model:
 
 
 def same_seed(lab: Lab, base: str, _: int) -> Model:
-    return _new(lab, TWIN, TWINS.index(base))
+    return _new(lab, TWIN, initial_seed(base))
 
 
 def narrow_newborn(lab: Lab, base: str, seed: int) -> Model:

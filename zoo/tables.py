@@ -26,13 +26,15 @@ COUNTS = {"gains_k": "axes by gains", "tokens_k": "axes by embeddings", "gate_k"
 SIZES = {"gains_k": "axes", "tokens_k": "axes", "gate_k": "gate_n", "up_k": "up_n"}
 SHOWN = 5  # counts from here on are one column
 FEWEST = 5.0  # expected in a cell of the chi-square test
+BY_STEP = ("component-reuse", "obfuscated")  # kinds whose steps leave different things where they were
 OUTCOMES = ("unrelated", "descendant", "siblings", "shared-init", "distilled")
 
 Pair = Mapping[str, str]
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> str:
+    """Markdown; the first columns are `words`, the others numbers, to the right."""
+    lines = [head, ["---"] * words + ["---:"] * (len(head) - words), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -41,8 +43,8 @@ def models_table(truths: Mapping[str, Mapping[str, Any]]) -> str:
     groups: dict[tuple[bool, str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for name, truth in truths.items():
         groups[truth["kind"] != "unrelated", truth["kind"], step_of(name)].append(truth)
-    head = ("step", "kind", "models", "parameters", "text", "tokens seen", "loss", "unigram entropy")
-    return table(head, [_models_row(step, kind, groups[_, kind, step]) for _, kind, step in sorted(groups)])
+    head = ("step", "kind", "text", "models", "parameters", "tokens seen", "loss", "unigram entropy")
+    return table(head, [_models_row(step, kind, groups[_, kind, step]) for _, kind, step in sorted(groups)], words=3)
 
 
 def step_of(name: str) -> str:
@@ -55,9 +57,9 @@ def _models_row(step: str, kind: str, group: Sequence[Mapping[str, Any]]) -> lis
         return [truth[key] for truth in group if truth.get(key) is not None]
 
     texts = ", ".join(sorted({truth["domain"] for truth in group if truth.get("domain")}))
-    seen = _range(values("tokens_seen"), _large)  # of this step alone; none where nothing was trained
-    numbers = [_range(values(key), lambda value: f"{value:.2f}") for key in ("loss", "unigram_entropy")]
-    return [step, kind, str(len(group)), _range(values("parameters"), _large), texts, seen, *numbers]
+    seen = _range(values("tokens_seen"), _thousands)  # of this step alone; none where nothing was trained
+    losses = [_range(values(key), lambda value: f"{value:.2f}") for key in ("loss", "unigram_entropy")]
+    return [step, kind, texts, str(len(group)), _range(values("parameters"), _thousands), seen, *losses]
 
 
 def _range(values: Sequence[float], spelled: Any) -> str:
@@ -65,8 +67,8 @@ def _range(values: Sequence[float], spelled: Any) -> str:
     return "–".join(ends)
 
 
-def _large(value: float) -> str:
-    return f"{value / 1e6:.2f} M" if value >= 1e5 else f"{value:.0f}"
+def _thousands(value: float) -> str:
+    return f"{value / 1e3:,.0f} k"
 
 
 def numbers(pair: Pair, column: str) -> list[int]:
@@ -86,7 +88,8 @@ def pairs_table(pairs: Sequence[Pair]) -> str:
 def relation_name(pair: Pair) -> str:
     kinds = pair["kinds"].split()
     if pair["outcome"] == "descendant":
-        return " → ".join(kinds)
+        child = pair["b"] if pair["direction"] == "a->b" else pair["a"]
+        return " → ".join(kinds) + (f" ({step_of(child)})" if kinds[0] in BY_STEP else "")
     if pair["outcome"] == "unrelated":
         return f"strangers, {class_name(pair['class'])}"
     return (
@@ -122,15 +125,15 @@ def strangers_table(pairs: Sequence[Pair]) -> str:
     for pair in pairs:
         if pair["outcome"] == "unrelated":
             by_class[pair["class"]].append(pair)
-    columns = [*map(str, range(SHOWN)), f"≥ {SHOWN}"]
-    head = ("strangers", "counted", "counts", "mean", *(f"K = {column}" for column in columns), "largest", "p")
+    columns = [*(f"K = {count}" for count in range(SHOWN)), f"K ≥ {SHOWN}"]
+    head = ("strangers", "counted", "counts", "mean", *columns, "largest", "p")
     law = ["chance alone", "", "", "1.00", *(f"{100 * share:.1f}" for share in expected_shares()), "", ""]
     rows = [
         _strangers_row(name, told, [k for pair in group for k in numbers(pair, column)])
         for name, group in sorted(by_class.items())
         for column, told in COUNTS.items()
     ]
-    return table(head, [law, *(row for row in rows if row)])
+    return table(head, [law, *(row for row in rows if row)], words=2)
 
 
 def _strangers_row(name: str, told: str, counts: Sequence[int]) -> list[str]:

@@ -31,6 +31,7 @@ from zoo.lab import Lab, extended, say
 from zoo.plan import Step
 from zoo.scheduler import run_all
 from zoo.stack import Recipe, Stack, held_out_losses, train
+from zoo.starts import initial_seed
 
 OUT = Path(__file__).resolve().parent / "work" / "models"
 AT_ONCE = 40  # models in one stack: eighty need twice the memory and are no faster
@@ -125,8 +126,7 @@ def truth(step: Step, base: str) -> dict[str, Any]:
 
 
 def seed_of(step: Step, base: str) -> int:
-    numbered = step.kind in ("unrelated", "shared-init")
-    return int(base.rpartition("-")[2]) if numbered else step.seed(base)
+    return initial_seed(base) if step.kind in ("unrelated", "shared-init") else step.seed(base)
 
 
 def run_singles(lab: Lab, runs: Sequence[Run], workers: int) -> None:

@@ -11,8 +11,9 @@ from transformers import AutoModelForCausalLM
 from zoo.checkpoints import load
 from zoo.lab import Lab
 from zoo.plan import Step
+from zoo.starts import initial_seed
 
-from zoo import plan, train
+from zoo import others, plan, train
 
 pytestmark = pytest.mark.xdist_group("tiny zoo")  # one worker makes it, once
 STEPS = plan.tiny()
@@ -114,6 +115,13 @@ def test_the_plan_is_large_enough_for_its_claims() -> None:
     assert all(n >= 20 for n in count.values()), count
     names = [step.child(base) for step in plan.STEPS for base in step.bases]
     assert len(names) == len(set(names))
+
+
+def test_no_two_strangers_share_an_initial_seed() -> None:
+    seeds = [initial_seed(name) for name in (*plan.TWINS, *plan.MOES, *plan.PLAINS)]
+    taken = {run.seed for run in others.OTHERS}
+    assert len(seeds) == len(set(seeds))
+    assert not taken.intersection(seeds)
 
 
 def test_parents_come_before_children() -> None:

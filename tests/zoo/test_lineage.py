@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from zoo.lineage import (
+    Relation,
+    clans,
+    halves,
+    layer_map,
+    lineage,
+    pair_half,
+    pairs_for_calibration,
+    relation,
+)
+
+SHAPE = {"hidden": 8, "layers": 4, "class": "dense"}
+
+
+def truth(name: str, kind: str = "unrelated", *parents: str, **told: Any) -> dict[str, Any]:
+    relations = {"relations": told.pop("relations")} if "relations" in told else {}
+    shape = SHAPE | told.pop("shape", {})
+    listed = list(relations["relations"]) if relations else list(parents)
+    return {"name": name, "kind": kind, "parents": listed, "shape": shape} | relations | told
+
+
+def made(step: str, **details: Any) -> dict[str, Any]:
+    return {"made_by": {"step": step, "details": details}}
+
+
+GRAPH = {
+    each["name"]: each
+    for each in (
+        truth("base", seed=1),
+        truth("host", seed=2),
+        truth("loner", seed=3),
+        truth("wide", seed=4, shape={"hidden": 16}),
+        truth("moe", seed=1, shape={"class": "moe"}),
+        truth("sft.base", "fine-tune", relations={"base": "fine-tune"}),
+        truth("cpt.base", "continued-pretraining", "base"),
+        truth("cut.cpt.base", "depth-prune", "cpt.base", shape={"layers": 2}, **made("depth_prune", layer_map=[0, 3])),
+        truth("merged.base", "merge", relations={"sft.base": "merge", "cpt.base": "merge"}),
+        truth(
+            "stacked.base",
+            "merge",
+            "sft.base",
+            "cpt.base",
+            shape={"layers": 6},
+            **made("passthrough", layers=[[0, 0], [0, 1], [0, 2], [1, 1], [1, 2], [1, 3]]),
+        ),
+        truth("graft.base", "component-reuse", relations={"base": "component-reuse", "host": "fine-tune"}),
+        truth("seed.base", "shared-init", same_seed_as="base", seed=1),
+        truth("sft.seed.base", "fine-tune", "seed.base"),
+        truth("student.base", "distilled", teachers=["base"], seed=99),
+        truth("sft.student.base", "fine-tune", "student.base"),
+        truth(
+            "shuffled.base",
+            "fine-tune",
+            "base",
+            made_by={"disguise": [{"move": "shuffle_layers", "layers": [0, 2, 1, 3]}]},
+        ),
+    )
+}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        ("base", "loner", Relation("unrelated")),
+        ("base", "sft.base", Relation("descendant", ("fine-tune",), "a->b", "base")),
+        ("cut.cpt.base", "base", Relation("descendant", ("continued-pretraining", "depth-prune"), "b->a", "base")),
+        ("base", "merged.base", Relation("descendant", ("fine-tune", "merge"), "a->b", "base")),
+        ("merged.base", "cpt.base", Relation("descendant", ("merge",), "b->a", "cpt.base")),
+        ("sft.base", "cpt.base", Relation("siblings", ("fine-tune", "continued-pretraining"), "neither", "base")),
+        ("graft.base", "host", Relation("descendant", ("fine-tune",), "b->a", "host")),
+        ("base", "graft.base", Relation("descendant", ("component-reuse",), "a->b", "base")),
+        ("base", "seed.base", Relation("shared-init", ("shared-init",), "neither", "base")),
+        ("base", "moe", Relation("shared-init", ("shared-init",), "neither", "base")),
+        ("sft.seed.base", "base", Relation("shared-init", ("fine-tune", "shared-init"), "neither", "seed.base")),
+        ("base", "student.base", Relation("distilled", ("distilled",), "a->b", "base")),
+        ("sft.student.base", "base", Relation("distilled", ("distilled", "fine-tune"), "b->a", "base")),
+        ("sft.base", "student.base", Relation("distilled", ("fine-tune", "distilled"), "neither", "base")),
+        ("host", "base", Relation("unrelated")),
+    ],
+)
+def test_relation(a: str, b: str, expected: Relation) -> None:
+    assert relation(GRAPH, a, b) == expected
+
+
+def test_relation_from_the_other_side() -> None:
+    turned = {"a->b": "b->a", "b->a": "a->b", "neither": "neither"}
+    for a in GRAPH:
+        for b in set(GRAPH) - {a}:
+            one, other = relation(GRAPH, a, b), relation(GRAPH, b, a)
+            assert (one.outcome, turned[one.direction]) == (other.outcome, other.direction)
+
+
+def test_a_model_has_no_relation_to_itself() -> None:
+    with pytest.raises(ValueError, match="itself"):
+        relation(GRAPH, "base", "base")
+
+
+def test_descent_wins_over_a_shared_seed_and_a_teacher() -> None:
+    both = GRAPH | {"x": truth("x", "fine-tune", "base", same_seed_as="base", teachers=["base"])}
+    assert relation(both, "base", "x").outcome == "descendant"
+    seeded = GRAPH | {"x": truth("x", "distilled", same_seed_as="base", teachers=["base"])}
+    assert relation(seeded, "base", "x").outcome == "shared-init"
+
+
+def test_lineage_survives_parents_that_are_not_there() -> None:
+    assert lineage({"x": truth("x", "fine-tune", "gone")}, "x") == {"x": (), "gone": ("fine-tune",)}
+
+
+@pytest.mark.parametrize(
+    ("ancestor", "descendant", "expected"),
+    [
+        ("base", "sft.base", None),
+        ("base", "cut.cpt.base", [0, 3]),
+        ("base", "stacked.base", [0, 1, 2, 1, 2, 3]),
+        ("sft.base", "stacked.base", [0, 1, 2, None, None, None]),
+        ("base", "shuffled.base", [0, 2, 1, 3]),
+    ],
+)
+def test_layer_map(ancestor: str, descendant: str, expected: list[int | None] | None) -> None:
+    assert layer_map(GRAPH, ancestor, descendant) == expected
+
+
+def test_whatever_is_connected_is_one_clan() -> None:
+    found = sorted(map(sorted, clans(GRAPH)))
+    assert [clan for clan in found if len(clan) == 1] == [["loner"], ["wide"]]
+    assert len(found) == 3
+
+
+def test_halves_keep_relatives_together_and_do_not_depend_on_who_else_is_there() -> None:
+    numbered = {f"twin-{i:02}": truth(f"twin-{i:02}", seed=i) for i in range(80)}
+    children = {f"sft.{name}": truth(f"sft.{name}", "fine-tune", name) for name in numbered}
+    half_of = halves(numbered | children)
+    assert all(half_of[name] == half_of[f"sft.{name}"] for name in numbered)
+    assert half_of == halves(dict(reversed([*numbered.items(), *children.items()])))
+    assert {name: half_of[name] for name in numbered} == halves(numbered)
+    assert 25 <= sum(half_of[name] == "tune" for name in numbered) <= 55
+
+
+def test_strangers_of_different_halves_are_across() -> None:
+    assert pair_half({"a": "tune", "b": "test", "c": "tune"}, "a", "b") == "across"
+    assert pair_half({"a": "tune", "b": "test", "c": "tune"}, "a", "c") == "tune"
+
+
+def test_pairs_for_calibration() -> None:
+    rows = {(row["a"], row["b"]): row for row in pairs_for_calibration(GRAPH)}
+    assert all(a < b for a, b in rows)
+    outcomes = {row["outcome"] for row in rows.values()}
+    assert outcomes == {"unrelated", "descendant", "siblings", "shared-init", "distilled"}
+    assert not any("wide" in pair for pair in rows)  # no other stranger is as wide
+    assert rows["base", "moe"]["class"] == "dense+moe"
+    assert rows["base", "cut.cpt.base"]["kinds"] == "continued-pretraining depth-prune"
+    assert rows["base", "student.base"]["direction"] == "a->b"
+    assert ("cpt.base", "sft.base") in rows
+    assert all(row["half"] != "across" for row in rows.values() if row["outcome"] != "unrelated")
+
+
+def test_no_more_siblings_than_wanted() -> None:
+    children = {f"c{i:02}": truth(f"c{i:02}", "fine-tune", "base") for i in range(30)}
+    rows = pairs_for_calibration({"base": truth("base")} | children)
+    assert sum(row["outcome"] == "siblings" for row in rows) == 60
+    assert sum(row["outcome"] == "descendant" for row in rows) == 30
