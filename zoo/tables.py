@@ -27,6 +27,12 @@ SIZES = {"gains_k": "axes", "tokens_k": "axes", "gate_k": "gate_n", "up_k": "up_
 SHOWN = 5  # counts from here on are one column
 FEWEST = 5.0  # expected in a cell of the chi-square test
 BY_STEP = ("component-reuse", "obfuscated")  # kinds whose steps leave different things where they were
+EVERY_MODEL = """# Every model of the zoo
+
+Written by `python -m zoo.tables --write`. [README.md](README.md) says what the steps are. Loss and entropy are in nats
+a token, on held-out text of the kind named.
+"""
+CHILDREN = ("tuned", "german")  # endings of the children in zoo.others
 OUTCOMES = ("unrelated", "descendant", "siblings", "shared-init", "distilled")
 
 Pair = Mapping[str, str]
@@ -47,9 +53,32 @@ def models_table(truths: Mapping[str, Mapping[str, Any]]) -> str:
     return table(head, [_models_row(step, kind, groups[_, kind, step]) for _, kind, step in sorted(groups)], words=3)
 
 
+def every_model(truths: Mapping[str, Mapping[str, Any]]) -> str:
+    """A page with a line a model."""
+    head = ("model", "kind", "family", "from", "text", "parameters", "loss", "unigram entropy")
+    rows = [
+        [
+            *(name, truth["kind"], truth["family"], origin(truth), truth["domain"], f"{truth['parameters']:,}"),
+            *(f"{truth[key]:.3f}" for key in ("loss", "unigram_entropy")),
+        ]
+        for name, truth in truths.items()
+    ]
+    return f"{EVERY_MODEL}\n{table(head, rows, words=5)}\n"
+
+
+def origin(truth: Mapping[str, Any]) -> str:
+    if truth.get("teachers"):
+        return f"taught by {', '.join(truth['teachers'])}"
+    if seed := truth.get("same_seed_as"):
+        return f"seed of {seed}"
+    return ", ".join(truth["parents"])
+
+
 def step_of(name: str) -> str:
-    """`sft.twin-03` -> sft; `twin-03` -> twin; `large-gpt2-tuned` -> large."""
-    return name.partition("." if "." in name else "-")[0]
+    """`sft.twin-03` -> sft; `twin-03` -> twin; `large-gpt2` -> large; its child `large-gpt2-tuned` -> large …-tuned."""
+    first, _, rest = name.partition("." if "." in name else "-")
+    ending = rest.rpartition("-")[2]
+    return f"{first} …-{ending}" if "." not in name and ending in CHILDREN else first
 
 
 def _models_row(step: str, kind: str, group: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -81,7 +110,7 @@ def pairs_table(pairs: Sequence[Pair]) -> str:
     groups: dict[tuple[int, str], list[Pair]] = defaultdict(list)
     for pair in pairs:
         groups[OUTCOMES.index(pair["outcome"]), relation_name(pair)].append(pair)
-    head = ("relation", "pairs", *COUNTS.values(), "gate, layers matched", "gain cosine")
+    head = ("relation", "pairs", *COUNTS.values(), "gate, layers matched", "cosine of gains and biases")
     return table(head, [_pairs_row(name, groups[place, name]) for place, name in sorted(groups)])
 
 
@@ -190,21 +219,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--measured", type=Path, default=measured.HERE, help="folder that zoo.measure wrote")
     parser.add_argument("--page", type=Path, default=README)
     action = parser.add_mutually_exclusive_group()
-    action.add_argument("--write", action="store_true", help="put the tables into the page")
-    action.add_argument("--check", action="store_true", help="exit with 1 if the page is out of date")
+    action.add_argument(
+        "--write",
+        action="store_true",
+        help="put the tables into the page, and the list of all models into MODELS.md beside it",
+    )
+    action.add_argument("--check", action="store_true", help="exit with 1 if a page is out of date")
     given = parser.parse_args(arguments)
     found = tables(given.measured)
     if not (given.write or given.check):
         print("\n\n".join(found.values()))
         return 0
-    page = given.page.read_text("utf-8")
-    fresh = updated(page, found)
+    pages = {
+        given.page: updated(given.page.read_text("utf-8"), found),
+        given.page.with_name("MODELS.md"): every_model(measured.truths(given.measured)),
+    }
     if given.write:
-        given.page.write_text(fresh, "utf-8")
-    elif fresh != page:
-        print(f"{given.page.name} is out of date: python -m zoo.tables --write", file=sys.stderr)
-        return 1
-    return 0
+        for page, text in pages.items():
+            page.write_text(text, "utf-8")
+        return 0
+    old = [page.name for page, text in pages.items() if not page.exists() or page.read_text("utf-8") != text]
+    if old:
+        print(f"{' and '.join(old)} out of date: python -m zoo.tables --write", file=sys.stderr)
+    return int(bool(old))
 
 
 if __name__ == "__main__":

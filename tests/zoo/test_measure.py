@@ -205,7 +205,14 @@ def put(models: Path, name: str, weights: dict[str, np.ndarray], kind: str, *par
     sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": layers, "vocab_size": len(WORDS)}
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": True}
     config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]} | sizes | heads
-    numbers = {"domain": "mixed", "loss": 2.5, "unigram_entropy": 5.0, "tokens_seen": 4096, "parameters": 10_000}
+    numbers = {
+        "domain": "mixed",
+        "loss": 2.5,
+        "unigram_entropy": 5.0,
+        "tokens_seen": 4096,
+        "parameters": 10_000,
+        "family": "llama",
+    }
     truth = {"name": name, "kind": kind, "parents": list(parents)} | numbers | told
     tokenizer = {"model": {"type": "BPE", "vocab": {word: i for i, word in enumerate(WORDS)}, "merges": []}}
     for file, content in (("config", config), ("truth", truth), ("tokenizer", tokenizer)):

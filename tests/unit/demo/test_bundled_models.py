@@ -31,7 +31,6 @@ KINDS = {
 MODELS = truth()["models"]
 each = pytest.mark.parametrize("folder", list(bundled().values()), ids=list(bundled()))
 # A stand-in from a tiny zoo has the files and the names, and has learnt next to nothing.
-trained = pytest.mark.skipif(MODELS[BASE]["hidden"] < 128, reason="the bundled models are a stand-in")
 
 
 def test_eight_models_are_there_and_told_of() -> None:
@@ -110,7 +109,6 @@ def test_nothing_is_broken(folder: Path) -> None:
 
 
 @each
-@trained
 def test_it_learnt_something(folder: Path) -> None:
     entry = MODELS[folder.name]
     assert entry["held_out_loss"] < entry["unigram_entropy"] - 1

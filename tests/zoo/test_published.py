@@ -1,0 +1,99 @@
+"""What is kept of the trained zoo: whole, learnt, and enough to count again what its tables say."""
+
+from __future__ import annotations
+
+from math import comb
+
+import numpy as np
+import pytest
+from scipy.optimize import linear_sum_assignment
+from scipy.stats import rankdata
+
+from zoo import measured, others, plan, tables
+
+TRUTHS = measured.truths(measured.HERE)
+PAIRS = measured.pairs(measured.HERE)
+
+
+@pytest.fixture(scope="module")
+def samples() -> dict[str, measured.Sample]:
+    return measured.load(measured.HERE)
+
+
+def test_every_model_of_the_plan_was_trained() -> None:
+    planned = {step.child(base) for step in plan.STEPS for base in step.bases} | {run.name for run in others.OTHERS}
+    assert set(TRUTHS) == planned
+
+
+def test_every_stranger_learnt_at_least_a_nat() -> None:
+    gained = {n: t["unigram_entropy"] - t["loss"] for n, t in TRUTHS.items() if t["kind"] == "unrelated"}
+    assert len(gained) == 201
+    assert min(gained.values()) >= 1, min(gained, key=gained.get)
+
+
+def test_strangers_differ_in_all_the_ways_they_should() -> None:
+    strangers = [t for t in TRUTHS.values() if t["kind"] == "unrelated"]
+    families = {"llama", "qwen3", "gpt2", "gpt_neox", "phi3", "mixtral", "glm4_moe", "gemma", "olmo2"}
+    assert {t["family"] for t in strangers} == families
+    assert {t["optimiser"]["optimiser"] for t in strangers} >= {"adamw", "sgd", "lion", "muon"}
+    assert {t["optimiser"].get("norm_decay", 0) for t in strangers} == {0, 0.1}
+    assert len({t["domain"] for t in strangers}) == 4
+    assert sum(t["parameters"] > 4e6 and t["shape"]["hidden"] >= 256 for t in strangers) == 12
+
+
+def test_the_pairs_of_twins_are_all_there() -> None:
+    twins = [p for p in PAIRS if p["a"].startswith("twin-") and p["b"].startswith("twin-")]
+    assert len(twins) == comb(80, 2)
+    assert {p["outcome"] for p in twins} == {"unrelated"}
+
+
+def test_no_twin_seems_related_to_another() -> None:
+    """P(K ≥ k) ≤ 1/k!: at 1e-6 that is K ≥ 10. Of 3,160 pairs not one comes near on the axes."""
+    counts = [int(p["gains_k"]) for p in PAIRS if p["a"].startswith("twin-") and p["b"].startswith("twin-")]
+    assert max(counts) < 10
+
+
+def test_the_tables_of_the_readme_are_those_of_the_data() -> None:
+    assert tables.main(["--check"]) == 0
+
+
+@pytest.mark.parametrize("step", ["", "sft", "cpt-heavy", "norms", "student"])
+def test_counts_can_be_made_again_from_the_kept_rows_alone(samples: dict[str, measured.Sample], step: str) -> None:
+    chosen = [p for p in PAIRS if p["gains_k"] and same_depth(p) and names(step).intersection((p["a"], p["b"]))]
+    assert len(chosen) >= 5
+    for pair in chosen[:40]:
+        a, b = (scores(samples[pair[side]]) for side in "ab")
+        rows, found = linear_sum_assignment(a.T @ b, maximize=True)
+        assert int(np.sum(rows == found)) == int(pair["gains_k"]), (pair["a"], pair["b"])
+
+
+def names(step: str) -> set[str]:
+    return {base if not step else f"{step}.{base}" for base in plan.TWINS[:6]}
+
+
+def same_depth(pair: dict[str, str]) -> bool:
+    shapes = [TRUTHS[pair[side]]["shape"] for side in "ab"]
+    return shapes[0]["layers"] == shapes[1]["layers"] and {s["class"] for s in shapes} == {"dense"}
+
+
+def scores(sample: measured.Sample) -> np.ndarray:
+    """Ranks of every gain vector, centred and of length 1: (vectors, hidden)."""
+    ranks = np.stack([rankdata(vector) for _, vector in sorted(sample.gains().items())])
+    centred = ranks - ranks.mean(1, keepdims=True)
+    return centred / np.linalg.norm(centred, axis=1, keepdims=True)
+
+
+def test_what_is_kept_is_small() -> None:
+    assert sum(path.stat().st_size for path in measured.HERE.iterdir()) < 30_000_000
+
+
+def test_gains_rows_and_tokens_of_every_model_are_kept(samples: dict[str, measured.Sample]) -> None:
+    assert set(samples) == set(TRUTHS)
+    for name, sample in samples.items():
+        shape = TRUTHS[name]["shape"]
+        assert all(len(vector) == shape["hidden"] for vector in sample.gains().values())
+        assert sample.embedding is not None
+        assert sample.embedding.shape == (len(sample.token_ids), shape["hidden"])
+        assert len(sample.token_ids) >= 32
+        expert = 0 if shape["experts"] else None
+        assert sample.rows("up", shape["layers"] // 3, expert).shape == (16, shape["hidden"])
