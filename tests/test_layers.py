@@ -13,6 +13,8 @@ PACKAGE = Path(__file__).parent.parent / "src" / "modelkin"
 HOUSE: dict[str, set[str]] = {
     "errors": set(),
     "records": {"errors"},
+    "metrics": set(),
+    "stats": {"errors", "records"},
     "sources": {"errors", "records"},
     "formats": {"errors", "records", "sources"},
     "vocabulary": {"errors", "records", "sources"},

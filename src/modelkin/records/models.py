@@ -1,4 +1,4 @@
-"""The inert nouns: frozen, JSON-able, no input or output."""
+"""What is known of one checkpoint."""
 
 from __future__ import annotations
 
