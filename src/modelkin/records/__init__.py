@@ -2,7 +2,29 @@
 
 from __future__ import annotations
 
-from modelkin.records.evidence import Null, Significance
+from modelkin.records.comparison import (
+    Comparison,
+    Cost,
+    Direction,
+    KeptRows,
+    Kind,
+    KindShare,
+    Outcome,
+    Party,
+    Shared,
+    Verdict,
+)
+from modelkin.records.evidence import (
+    Answer,
+    Assumption,
+    Evidence,
+    IndexSet,
+    LayerFinding,
+    NotEvidence,
+    Null,
+    Significance,
+    Unanswered,
+)
 from modelkin.records.models import (
     AnatomyRow,
     Exchange,
@@ -20,23 +42,44 @@ from modelkin.records.models import (
     Slot,
     TensorRef,
 )
+from modelkin.records.sampling import Cut, Portrait, StoredRows
 
 __all__ = [
     "AnatomyRow",
+    "Answer",
+    "Assumption",
+    "Comparison",
+    "Cost",
+    "Cut",
+    "Direction",
+    "Evidence",
     "Exchange",
     "Extent",
     "FileFact",
     "GainStatistics",
     "Identity",
+    "IndexSet",
     "Inspection",
     "InspectionCost",
     "Json",
+    "KeptRows",
+    "Kind",
+    "KindShare",
     "LayerCheck",
+    "LayerFinding",
+    "NotEvidence",
     "Null",
     "Origin",
+    "Outcome",
+    "Party",
+    "Portrait",
     "Role",
     "SetApart",
+    "Shared",
     "Significance",
     "Slot",
+    "StoredRows",
     "TensorRef",
+    "Unanswered",
+    "Verdict",
 ]

@@ -1,0 +1,120 @@
+"""The result of one comparison: everything that any view of it shows, and all that is needed to check it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from modelkin.records.evidence import Evidence, NotEvidence, Unanswered
+from modelkin.records.models import FileFact, Json
+from modelkin.records.sampling import Portrait, StoredRows
+
+Outcome = Literal["related", "unrelated", "undecided"]
+Direction = Literal["a->b", "b->a", "neither", "unknown"]
+Kind = Literal[
+    "identical",
+    "re-encoded",
+    "fine-tune",
+    "continued-pretraining",
+    "merged-lora",
+    "merge",
+    "moe-upcycle",
+    "depth-upscale",
+    "depth-prune",
+    "width-prune",
+    "vocabulary-surgery",
+    "component-reuse",
+    "obfuscated",
+    "shared-init",
+    "shared-ancestor",
+    "undetermined",
+]
+
+
+class Party(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the two models, as it was when it was read."""
+
+    id: str
+    revision: str | None
+    format: str
+    parameters: int
+    layers: int | None
+    hidden: int | None
+    vocabulary: int | None
+    files: tuple[FileFact, ...]
+    claims: Json
+
+
+class KindShare(msgspec.Struct, frozen=True):
+    """`probability` is None where the kind follows from what was counted and nothing was calibrated."""
+
+    kind: Kind
+    probability: float | None
+
+
+class Shared(msgspec.Struct, frozen=True):
+    """Share of the parameters that was inherited, with a 95 % interval."""
+
+    fraction: float
+    low: float
+    high: float
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What follows from the answers by the policy, and what does not. `sentence` is the first thing any view says."""
+
+    outcome: Outcome
+    grade: Literal["A", "B"] | None
+    pvalue: float | None
+    log10_pvalue: float | None
+    kinds: tuple[KindShare, ...] = ()
+    direction: Direction = "unknown"
+    direction_probability: float | None = None
+    shared: Shared | None = None
+    layer_map: tuple[tuple[str, str | None], ...] = ()
+    sentence: str
+    reasons: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        raise TypeError("a Verdict is neither true nor false: read .outcome")
+
+
+class KeptRows(msgspec.Struct, frozen=True, kw_only=True):
+    """What the quick questions were answered from: enough to answer them again without a network."""
+
+    portrait_a: Portrait
+    portrait_b: Portrait
+    a: tuple[StoredRows, ...]
+    b: tuple[StoredRows, ...]
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """`bytes`: everything read; `tensor_bytes`: weights alone."""
+
+    bytes_a: int
+    bytes_b: int
+    tensor_bytes_a: int
+    tensor_bytes_b: int
+    requests: int
+    seconds: float
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """The result. All views are functions of it."""
+
+    schema: str = "modelkin.comparison/1"
+    modelkin: str
+    policy: str
+    seed: int
+    budget: Literal["quick", "standard", "full"]
+    a: Party
+    b: Party
+    verdict: Verdict
+    answers: tuple[Evidence | Unanswered, ...]
+    alignment: Json | None = None
+    controls: tuple[Json, ...] = ()
+    not_evidence: tuple[NotEvidence, ...] = ()
+    rows: KeptRows | None = None
+    cost: Cost
