@@ -48,7 +48,8 @@ def models_table(truths: Mapping[str, Mapping[str, Any]]) -> str:
     """A line a step of the plan: strangers first, then by kind."""
     groups: dict[tuple[bool, str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for name, truth in truths.items():
-        groups[truth["kind"] != "unrelated", truth["kind"], step_of(name)].append(truth)
+        related = truth["kind"] != "unrelated"
+        groups[related, truth["kind"], step_of(name) if related else name.partition("-")[0]].append(truth)
     head = ("step", "kind", "text", "models", "parameters", "tokens seen", "loss", "unigram entropy")
     return table(head, [_models_row(step, kind, groups[_, kind, step]) for _, kind, step in sorted(groups)], words=3)
 
@@ -75,7 +76,7 @@ def origin(truth: Mapping[str, Any]) -> str:
 
 
 def step_of(name: str) -> str:
-    """`sft.twin-03` -> sft; `twin-03` -> twin; `large-gpt2` -> large; its child `large-gpt2-tuned` -> large …-tuned."""
+    """What made this child: `sft.twin-03` -> sft; `large-gpt2-tuned` -> large …-tuned."""
     first, _, rest = name.partition("." if "." in name else "-")
     ending = rest.rpartition("-")[2]
     return f"{first} …-{ending}" if "." not in name and ending in CHILDREN else first
