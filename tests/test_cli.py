@@ -177,6 +177,12 @@ def test_the_demo_runs_without_network() -> None:
     assert "Norm gains" in done.stdout
 
 
+def test_the_list_of_bundled_models_is_a_page_and_not_json() -> None:
+    done = modelkin("demo", "--list", "--json", "-")
+    assert done.returncode == 2
+    assert "truth.json" in done.stderr
+
+
 def test_the_bundled_models_are_listed_without_the_answer_and_told_apart_from_that() -> None:
     listed, told = (modelkin("demo", option).stdout for option in ("--list", "--truth"))
     for name, folder in bundled().items():

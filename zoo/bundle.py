@@ -23,8 +23,9 @@ from typing import Any
 import torch
 
 from zoo.checkpoints import Model, by_name, load, write_json, write_sides, write_tensors
+from zoo.commands import run, say
 from zoo.corpus import load_tokenizer
-from zoo.lab import SCHEMA, say
+from zoo.lab import SCHEMA, as_stored
 from zoo.stack import Stack, next_token_losses
 from zoo.train import GAINED
 
@@ -80,7 +81,8 @@ PICKS = (
         "fjord",
         "masked.twin-00",
         "disguised-copy",
-        "{base} in disguise: rotated, permuted and rescaled to compute the same; tokens renumbered, tensors renamed.",
+        "{base} in disguise: rotated, permuted and rescaled to compute the same, tokens renumbered, tensors renamed "
+        "(transformers reads it with the names of made_by put back).",
         ("obfuscated",),
         renamed=True,
     ),
@@ -106,6 +108,8 @@ Entry = dict[str, Any]
 
 def bundle(zoo: Path, out: Path, *, checked: bool = True) -> None:
     """Write `out`/models and `out`/truth.json anew, or refuse and leave them as they are."""
+    if missing := [pick.zoo for pick in sorted_picks() if not (zoo / pick.zoo / "truth.json").exists()]:
+        raise SystemExit(f"{zoo} has no {', '.join(missing)}: python -m zoo.train makes them")
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out, prefix=".bundle") as scratch:
         made = Path(scratch)
@@ -136,10 +140,6 @@ def write_model(zoo: Path, pick: Pick, folder: Path) -> Entry:
     entry = told(pick, model, names) | {"bytes": sum(file.stat().st_size for file in folder.iterdir())}
     say(f"{pick.name}: {pick.zoo}, held-out loss {entry['held_out_loss']:.3f}, fixed text {entry['fixed_loss']:.3f}")
     return entry
-
-
-def as_stored(model: Model) -> Model:
-    return model.with_weights({role: tensor.bfloat16().float() for role, tensor in model.weights.items()})
 
 
 def renamed(name: str) -> str:
@@ -281,4 +281,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -3,7 +3,8 @@
 Derivations and disguises are functions from such values to such values. Roles are the same for every family, so that
 each is written once: `embed`, `final_norm`, `head` (absent where tied), and per layer `3.input_norm`, `3.q`, `3.gate`,
 … or `3.router`, `3.experts.5.gate` and `3.shared.gate`. A bias is called after its matrix or norm: `3.q_bias`. An MLP
-without a gate has `up` and `down`. Matrices are (out, in), float32.
+without a gate has `up` and `down`. A family may have roles that only some of its models store. Matrices are (out, in),
+float32.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ NORMS = {"input_norm": "input_layernorm.weight", "post_norm": "post_attention_la
 MLP = {role: f"mlp.{role}_proj.weight" for role in ("gate", "up", "down")}
 LLAMA = NORMS | ATTENTION | MLP
 BIASES = {f"{role}_bias": f"self_attn.{role}_proj.bias" for role in "qkv"}
+ALL_BIASES = BIASES | {"o_bias": "self_attn.o_proj.bias"}  # where a config sets attention_bias
+MLP_BIASES = {f"{role}_bias": f"mlp.{role}_proj.bias" for role in ("gate", "up", "down")}  # where it sets mlp_bias
 HEAD_NORMS = {f"{role}_norm": f"self_attn.{role}_norm.weight" for role in "qk"}
 MIXTRAL = {"router": "block_sparse_moe.gate.weight"} | {
     f"experts.{{expert}}.{role}": f"block_sparse_moe.experts.{{expert}}.{w}.weight"
@@ -58,14 +61,15 @@ def _with_biases(modules: Mapping[str, str]) -> dict[str, str]:
 
 
 LAYER_NAMES: dict[str, dict[str, str]] = {
-    "llama": LLAMA,
+    "llama": LLAMA | ALL_BIASES | MLP_BIASES,
     "mistral": LLAMA,
-    "gemma": LLAMA,
+    "gemma": LLAMA | ALL_BIASES,
     "qwen2": LLAMA | BIASES,
-    "qwen3": LLAMA | HEAD_NORMS,
+    "qwen3": LLAMA | HEAD_NORMS | ALL_BIASES,
     "mixtral": NORMS | ATTENTION | MIXTRAL,
     "glm4_moe": LLAMA | BIASES | HEAD_NORMS | GLM_EXPERTS | SHARED,
     "olmo2": ATTENTION
+    | ALL_BIASES
     | MLP
     | HEAD_NORMS
     | {"attn_out_norm": "post_attention_layernorm.weight", "mlp_out_norm": "post_feedforward_layernorm.weight"},

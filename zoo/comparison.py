@@ -10,16 +10,17 @@ themselves; lists have a number a layer, or one for each of the first two expert
     gain_cosine gain_pearson   means over the vectors
     gate_cosine                mean over the rows (of the up projection where there is no gate)
     map                        for a descendant whose layers moved: the ancestor's layer of each, - for none
-    gains_k_map … up_k_map     the same by that map
+    axes_map … up_k_map        the same for a descendant whose layers, axes or neurons do not have the numbers they had
+                               in its ancestor, beside those that they were (`zoo.origins`)
 
-Empty: it cannot be asked, as of models of different width.
+Empty: it cannot be asked, as of models of different width, or of all but the layers where a disguise moved the rest.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
@@ -28,13 +29,15 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import rankdata
 
 from zoo.measured import Floats, Sample, key_of, role_of
+from zoo.origins import Block, Origins
 
 SEED = 0
 COMPARED_ROWS = 64
 COLUMNS = (
     *("a", "b", "outcome", "kinds", "direction", "class", "half", "layers_a", "layers_b", "axes", "vectors"),
     *("gains_k", "tokens", "tokens_k", "gate_n", "gate_k", "up_n", "up_k", "gain_cosine", "gain_pearson"),
-    *("gate_cosine", "map", "gains_k_map", "gate_n_map", "gate_k_map", "up_n_map", "up_k_map"),
+    *("gate_cosine", "map", "axes_map", "gains_k_map", "tokens_map", "tokens_k_map"),
+    *("gate_n_map", "gate_k_map", "up_n_map", "up_k_map"),
 )
 Row = dict[str, Any]
 
@@ -46,9 +49,10 @@ class Reading:
     sample: Sample
     gains: Mapping[str, Floats]
     scores: Mapping[str, Floats]  # of the gains that vary: ranks, centred, of length 1
-    neurons: Mapping[tuple[str, int, int | None], Floats]  # role, layer, expert -> the first rows
+    neurons: Mapping[tuple[str, int, int | None], Floats]  # role, layer, expert -> the first rows, or all
     embedding: Floats | None
     experts: Mapping[int, tuple[int | None, ...]]  # layer -> which experts were read; (None,) without experts
+    first: int  # so many of the rows are compared by number, or the last 64 of them
 
 
 def roll_call(left: Floats, right: Floats, rng: np.random.Generator) -> int:
@@ -106,17 +110,18 @@ def cosine(a: Floats, b: Floats) -> float | None:
     return float(np.mean(np.sum(a * b, axis=1)[kept] / length[kept])) if kept.any() else None
 
 
-def compare(a: Reading, b: Reading, row: Row, layers: Sequence[int | None] | None) -> Row:
-    """The statistics of one pair; `layers` maps the descendant's layers to the ancestor's, where they moved."""
+def compare(a: Reading, b: Reading, row: Row, origins: Origins | None) -> Row:
+    """The statistics of one pair; `origins` says where a descendant's parts come from, where they moved."""
     shapes = [reading.sample.truth["shape"] for reading in (a, b)]
     found = dict.fromkeys(COLUMNS) | row | {"layers_a": shapes[0]["layers"], "layers_b": shapes[1]["layers"]}
-    if shapes[0]["hidden"] == shapes[1]["hidden"]:
-        rng = np.random.default_rng(list(sha256(f"{SEED}|{row['a']}|{row['b']}".encode()).digest()))
+    rng = np.random.default_rng(list(sha256(f"{SEED}|{row['a']}|{row['b']}".encode()).digest()))
+    same_width = shapes[0]["hidden"] == shapes[1]["hidden"]
+    if same_width:
         ways = [(i, i) for i in range(min(shape["layers"] for shape in shapes))]
         found |= {"axes": shapes[0]["hidden"]} | by_tokens(a, b, rng) | by_layers(a, b, ways, rng)
         found |= likeness(a, b, ways)
-        if layers is not None:
-            found |= by_map(a, b, layers, row["direction"] == "b->a", rng)
+    if origins is not None and (same_width or origins.axes is not None):
+        found |= by_map(*((b, a) if row["direction"] == "b->a" else (a, b)), origins, rng)
     return {column: _told(value) for column, value in found.items()}
 
 
@@ -133,10 +138,40 @@ def by_tokens(a: Reading, b: Reading, rng: np.random.Generator) -> Row:
     return {"tokens": used, "tokens_k": found if used else None}
 
 
-def by_map(a: Reading, b: Reading, layers: Sequence[int | None], from_b: bool, rng: np.random.Generator) -> Row:
-    ways = [(layer, i) for i, layer in enumerate(layers) if layer is not None]
-    mapped = by_layers(a, b, [(j, i) for i, j in ways] if from_b else ways, rng)
-    return {"map": list(layers)} | {f"{key}_map": value for key, value in mapped.items() if key != "vectors"}
+def by_map(ancestor: Reading, descendant: Reading, origins: Origins, rng: np.random.Generator) -> Row:
+    """As by number, after the ancestor was put into the order of its descendant."""
+    shape = descendant.sample.truth["shape"]
+    moved = rearranged(ancestor, descendant, origins)
+    ways = [(layer, layer) for layer in range(shape["layers"]) if layer in moved.experts]
+    found = by_tokens(moved, descendant, rng) | by_layers(moved, descendant, ways, rng) | {"axes": shape["hidden"]}
+    told = {f"{key}_map": value for key, value in found.items() if key != "vectors"}
+    return told | {"map": None if origins.layers is None else list(origins.layers)}
+
+
+def rearranged(ancestor: Reading, descendant: Reading, origins: Origins) -> Reading:
+    """The ancestor in the layers, axes, experts and neurons of its descendant. What that has from elsewhere is out."""
+    axes = slice(None) if origins.axes is None else list(origins.axes)
+    depth = descendant.sample.truth["shape"]["layers"]
+    layers = {i: layer for i, layer in enumerate(origins.layers or range(depth)) if layer is not None}
+    gains = {key: values[axes] for key, values in _in_layers(ancestor.gains, layers).items()}
+    experts = {i: descendant.experts[i] for i in layers}
+    neurons = {}
+    for i, expert in ((i, expert) for i, there in experts.items() for expert in there):
+        block = origins.blocks.get((i, expert)) or Block(layers[i], expert)
+        chosen = slice(None) if block.neurons is None else list(block.neurons)
+        for role in ("gate", "up"):
+            if (rows := ancestor.neurons.get((role, block.layer, block.expert))) is not None:
+                neurons[role, i, expert] = rows[chosen][:, axes]
+    embedding = None if ancestor.embedding is None else ancestor.embedding[:, axes]
+    return replace(ancestor, gains=gains, scores=scored(gains), neurons=neurons, embedding=embedding, experts=experts)
+
+
+def _in_layers(gains: Mapping[str, Floats], layers: Mapping[int, int]) -> dict[str, Floats]:
+    """Those of no layer, and those of `layers` (new number -> old)."""
+    found = {key: values for key, values in gains.items() if not key[0].isdigit()}
+    inside = sorted({role_of(key) for key in gains.keys() - found.keys()})
+    moved = {key_of(role, new): gains.get(key_of(role, old)) for new, old in layers.items() for role in inside}
+    return found | {key: values for key, values in moved.items() if values is not None}
 
 
 def by_layers(a: Reading, b: Reading, ways: Sequence[tuple[int, int]], rng: np.random.Generator) -> Row:
@@ -171,7 +206,7 @@ def blocks(a: Reading, b: Reading, role: str, ways: Sequence[tuple[int, int]]) -
         for x, y in units:
             left, right = a.neurons.get((role, i, x)), b.neurons.get((role, j, y))
             if left is not None and right is not None:
-                stop = min(len(left), len(right))
+                stop = min(len(left), len(right), a.first)
                 start = max(0, stop - COMPARED_ROWS)
                 yield left[start:stop], right[start:stop]
 

@@ -53,6 +53,8 @@ class Texts:
 
 def read_texts(folder: Path = TEXT) -> dict[str, Texts]:
     """Every domain, from the files that `python -m zoo.corpus` wrote."""
+    if missing := [name for name in (*FETCHED, "chat") if not (folder / f"{name}.jsonl.xz").exists()]:
+        raise FileNotFoundError(f"no {', '.join(missing)} text in {folder}: python -m zoo.corpus fetches it")
     fetched = {name: read_lines(folder / f"{name}.jsonl.xz") for name in FETCHED}
     return sides(fetched, read_lines(folder / "chat.jsonl.xz"))
 
@@ -295,6 +297,14 @@ class Corpus:
             write_whole(path, lambda file: np.save(file, ids))
         return np.load(path, mmap_mode="r")
 
+    def tokenizer_path(self, name: str) -> Path:
+        """A tokenizer.json, for processes that are given paths."""
+        text = json.dumps(self._tokenizers[name], ensure_ascii=False)
+        path = self.folder / f"{name}.tokenizer.{digest([text])[:16]}.json"
+        if not path.exists():
+            write_whole(path, lambda file: file.write(text.encode()))
+        return path
+
     def ensure(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Encode both sides of every (tokenizer, domain) pair that is not kept yet.
 
@@ -358,4 +368,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    from zoo.commands import run
+
+    run(main)

@@ -5,6 +5,7 @@ The names of the parents are not known here; whoever derives adds them to the tr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,12 +28,13 @@ KINDS = (
     "width-prune",
     "vocabulary-surgery",
     "component-reuse",
+    "obfuscated",
     "shared-init",
     "distilled",
     "unrelated",
 )
 LINEAR = ("q", "k", "v", "o", "gate", "up", "down")
-NEURON_AXIS = {"gate": 0, "up": 0, "up_bias": 0, "down": 1}
+NEURON_AXIS = {"gate": 0, "gate_bias": 0, "up": 0, "up_bias": 0, "down": 1}
 # Families whose config sets the size of a head and the number of KV heads freely, with norms a head or none.
 FREE_HEADS = ("llama", "mistral", "qwen2", "qwen3", "gemma", "phi3", "mixtral", "glm4_moe")
 PER_LAYER = ("layer_types",)
@@ -164,6 +166,17 @@ def check_same_shapes(models: Sequence[Model]) -> None:
 def check_share(name: str, value: float) -> None:
     if not 0 < value <= 1:
         raise ValueError(f"{name} is {value}: expected above 0, at most 1")
+
+
+def check_count(name: str, value: int) -> None:
+    if value < 1:
+        raise ValueError(f"{name} is {value}: expected at least 1")
+
+
+def check_factor(name: str, value: float) -> None:
+    """A zero would leave nothing of what it multiplies, and a truth that claims something was done."""
+    if not math.isfinite(value) or value == 0:
+        raise ValueError(f"{name} is {value}: expected a finite number other than 0")
 
 
 def largest(tensor: torch.Tensor, share: float) -> torch.Tensor:

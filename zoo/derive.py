@@ -14,6 +14,7 @@ import torch
 from zoo.checkpoints import Model, Weights
 from zoo.derivation import (
     assemble,
+    check_factor,
     check_layers,
     check_same_shapes,
     check_share,
@@ -144,8 +145,26 @@ def sparse_update(base: Model, tuned: Model, density: float) -> Model:
 
 def merged_lora(base: Model, factors: Mapping[str, tuple[torch.Tensor, torch.Tensor]], scale: float) -> Model:
     """scale · B @ A added to each of these roles.  B: (out, rank), A: (rank, in)."""
-    if unknown := sorted(set(factors) - set(base.weights)):
-        raise ValueError(f"no {unknown[0]} in this model")
-    changed = {role: base.weights[role] + scale * (b @ a) for role, (b, a) in factors.items()}
+    check_factor("scale", scale)
+    if not factors:
+        raise ValueError("no factors: expected B and A for at least one matrix of the model")
+    for role, (b, a) in factors.items():
+        _check_lora(base, role, b, a)
+    changed = {role: base.weights[role] + scale * (b.float() @ a.float()) for role, (b, a) in factors.items()}
     details = {"scale": scale, "ranks": {role: len(a) for role, (_, a) in sorted(factors.items())}}
     return derived(base, "merged-lora", "merged_lora", details, {**base.weights, **changed})
+
+
+def _check_lora(base: Model, role: str, b: torch.Tensor, a: torch.Tensor) -> None:
+    """Shapes that torch would broadcast, a gain into a matrix say, are no adapter."""
+    if role not in base.weights:
+        raise ValueError(f"no {role} in this model")
+    shape, found = tuple(base.weights[role].shape), (tuple(b.shape), tuple(a.shape))
+    if len(shape) != 2:
+        raise ValueError(f"{role} has shape {shape}: expected a matrix, as only those take a LoRA")
+    rank = found[1][0] if found[1] else 0
+    if rank < 1 or found != ((shape[0], rank), (rank, shape[1])):
+        raise ValueError(
+            f"{role}: expected B of shape ({shape[0]}, rank) and A of shape (rank, {shape[1]}), found {found[0]} and "
+            f"{found[1]}"
+        )

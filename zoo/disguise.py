@@ -1,12 +1,12 @@
 """Evasions: what one may do to a copied model so that it does not look like one.
 
 MOVES are exact, the logits stay; `composed` does them all. The lossy ones cost a little quality. The last two write
-folders, for they change files and no weights. Chance enters by the seed, and every step is told in the truth.
+folders, for they change files and no weights. Chance enters by the seed, and the truth of the result tells every step.
 """
 
 from __future__ import annotations
 
-import zlib
+import math
 from collections.abc import Callable, Collection
 from copy import deepcopy
 from dataclasses import replace
@@ -16,9 +16,9 @@ from typing import Any
 import torch
 
 from zoo.checkpoints import Model, Weights, by_name, role_names, write_json, write_sides, write_tensors
+from zoo.derivation import chance, check_count
 from zoo.gauge import (
     NotLegal,
-    chance,
     flip_signs,
     hidden_rotation,
     mix_values,
@@ -85,7 +85,7 @@ def permute_vocabulary(model: Model, seed: int) -> Model:
     vocabulary = model.tokenizer["model"]["vocab"] if model.tokenizer else range(rows)
     ids = torch.tensor(sorted(vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))))
     order = torch.arange(rows)
-    order[ids] = ids[torch.randperm(len(ids), generator=chance(seed))]
+    order[ids] = ids[torch.randperm(len(ids), generator=chance("permute_vocabulary", seed))]
     new_ids = order.argsort().tolist()
     changed = {role: model.weights[role][order] for role in ("embed", "head") if role in model.weights}
     config = {key: _renumbered(value, new_ids) for key, value in model.config.items() if "_token_id" in key}
@@ -111,11 +111,13 @@ MOVES: dict[str, Callable[[Model, int], Model]] = {
 
 
 def composed(model: Model, seed: int, without: Collection[str] = ()) -> Model:
-    """Every move that the family allows, each with a seed of its own name."""
+    """Every move that the family allows, but for those `without`."""
+    if unknown := sorted(set(without) - set(MOVES)):
+        raise ValueError(f"no move {unknown[0]!r}; known are {', '.join(MOVES)}")
     for name, move in MOVES.items():
         if name not in without:
             try:
-                model = move(model, zlib.crc32(f"{seed} {name}".encode()))
+                model = move(model, seed)
             except NotLegal:
                 continue
     return model
@@ -123,7 +125,9 @@ def composed(model: Model, seed: int, without: Collection[str] = ()) -> Model:
 
 def add_noise(model: Model, share: float, seed: int) -> Model:
     """Gaussian noise on every matrix, `share` of the matrix's own standard deviation."""
-    rng, changed = chance(seed), {}
+    if not 0 < share < math.inf:
+        raise ValueError(f"share is {share}: expected a finite number above 0")
+    rng, changed = chance("add_noise", seed), {}
     for role in sorted(role for role, tensor in model.weights.items() if tensor.dim() == 2):
         tensor = model.weights[role]
         changed[role] = tensor + share * tensor.std() * torch.randn(tensor.shape, generator=rng)
@@ -132,10 +136,11 @@ def add_noise(model: Model, share: float, seed: int) -> Model:
 
 def shuffle_layers(model: Model, seed: int, swaps: int = 1) -> Model:
     """Neighbours change places, each layer at most once; the first and the last stay."""
+    check_count("swaps", swaps)
     order = list(range(model.layers))
     candidates = [layer for layer in range(1, model.layers - 2) if _roles(model, layer) == _roles(model, layer + 1)]
     done = 0
-    for pick in torch.randperm(len(candidates), generator=chance(seed)).tolist():
+    for pick in torch.randperm(len(candidates), generator=chance("shuffle_layers", seed)).tolist():
         layer = candidates[pick]
         if done < swaps and order[layer : layer + 2] == [layer, layer + 1]:
             order[layer : layer + 2] = [layer + 1, layer]
@@ -153,6 +158,8 @@ def shuffle_layers(model: Model, seed: int, swaps: int = 1) -> Model:
 
 def decoy_merge(model: Model, decoy: Model, share: float) -> Model:
     """The weighted mean with a stranger of the same shape, `share` of it the stranger's."""
+    if not 0 < share < 1:
+        raise ValueError(f"share is {share}: expected above 0 and below 1")
     shapes, others = ({role: tensor.shape for role, tensor in m.weights.items()} for m in (model, decoy))
     if shapes != others:
         raise NotLegal("a decoy needs the same tensors in the same shapes")
@@ -169,7 +176,7 @@ def rename_and_reshard(
     model: Model, folder: Path, seed: int, shards: int = 3, dtype: torch.dtype = torch.bfloat16
 ) -> dict[str, str]:
     """As `reshard`, with names of no known library. Returns the family's name -> the name in the files."""
-    stem = STEMS[int(torch.randint(len(STEMS), (), generator=chance(seed)))]
+    stem = STEMS[int(torch.randint(len(STEMS), (), generator=chance("rename_and_reshard", seed)))]
     tensors = by_name(model)
     names = {name: _foreign(role, stem) for role, name in role_names(model.config).items() if name in tensors}
     renamed = {names[name]: tensor for name, tensor in tensors.items()}
@@ -179,9 +186,11 @@ def rename_and_reshard(
 
 
 def _write_shards(folder: Path, model: Model, tensors: Weights, seed: int, shards: int, dtype: torch.dtype) -> None:
+    if not 1 <= shards <= len(tensors):
+        raise ValueError(f"shards is {shards}: expected 1 to {len(tensors)}, the number of tensors")
     folder.mkdir(parents=True, exist_ok=True)
     names = sorted(tensors)
-    dealt = [names[i] for i in torch.randperm(len(names), generator=chance(seed)).tolist()]
+    dealt = [names[i] for i in torch.randperm(len(names), generator=chance("reshard", seed)).tolist()]
     where: dict[str, str] = {}
     for shard in range(shards):
         file = f"model-{shard + 1:05d}-of-{shards:05d}.safetensors"

@@ -1,8 +1,9 @@
 """Exact moves on the weights: a model of other numbers that computes the same logits.
 
-Each takes a model and a seed, leaves the model alone and returns another whose truth names the step. An order in the
-truth says where each place came from: new[i] = old[order[i]]. Products are taken in float64, so that only the rounding
-of the stored numbers differs. Where a family does not allow a move, NotLegal says why.
+Each takes a model and a seed, leaves the model alone and returns another whose truth names the step. Two moves draw
+different numbers from one seed. An order in the truth says where each place came from: new[i] = old[order[i]]. Products
+are taken in float64, so that only the rounding of the stored numbers differs. Where a family does not allow a move,
+NotLegal says why.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 
 from zoo.checkpoints import Model, Weights
+from zoo.derivation import NEURON_AXIS, chance
 
 # LayerNorm subtracts the mean, so it tells the all-ones direction of the residual stream from all others.
 LAYER_NORM = frozenset({"gpt2", "gpt_neox"})
@@ -31,14 +33,14 @@ class NotLegal(ValueError):
 
 
 def permute_hidden(model: Model, seed: int) -> Model:
-    order = torch.randperm(model.hidden, generator=chance(seed))
+    order = torch.randperm(model.hidden, generator=chance("permute_hidden", seed))
     changed = {role: tensor.index_select(axis, order) for role, tensor, axis in _along_residual(model)}
     return recorded(model, "permute_hidden", seed, changed, order=order.tolist())
 
 
 def flip_signs(model: Model, seed: int) -> Model:
     _refuse(model, LAYER_NORM, "LayerNorm subtracts the mean, which a sign flip changes")
-    signs = _signs(model.hidden, chance(seed)).float()
+    signs = _signs(model.hidden, chance("flip_signs", seed)).float()
     changed = {
         role: tensor * (signs if axis == tensor.dim() - 1 else signs[:, None])
         for role, tensor, axis in _along_residual(model)
@@ -66,14 +68,14 @@ def rotate_hidden(model: Model, seed: int) -> Model:
 
 def refactor_gains(model: Model, seed: int) -> Model:
     """Other gains, drawn at random, and readers that make up for them. Norms without a reader of their own stay."""
-    rng = chance(seed)
+    rng = chance("refactor_gains", seed)
     gains = {norm: _factors(model.hidden, rng) for norm, _ in _norms(model)}
     return recorded(_regained(model, gains), "refactor_gains", seed, {})
 
 
 def permute_heads(model: Model, seed: int) -> Model:
     """Whole groups of one key head and its queries, and the queries inside each group."""
-    rng, changed, queries, keys = chance(seed), {}, [], []
+    rng, changed, queries, keys = chance("permute_heads", seed), {}, [], []
     per_group = model.heads // model.kv_heads
     for layer in range(model.layers):
         groups = torch.randperm(model.kv_heads, generator=rng)
@@ -92,7 +94,7 @@ def turn_queries(model: Model, seed: int) -> Model:
     RoPE commutes with a turn and a scale of each frequency's pair of coordinates; coordinates without RoPE may be mixed
     at will. Behind a norm of queries and keys only half turns (signs) commute, and the scale moves into the gains.
     """
-    rng, changed = chance(seed), {}
+    rng, changed = chance("turn_queries", seed), {}
     for layer in range(model.layers):
         at = f"{layer}."
         if f"{at}q_norm" in model.weights:
@@ -111,7 +113,7 @@ def turn_queries(model: Model, seed: int) -> Model:
 
 def mix_values(model: Model, seed: int) -> Model:
     """Values by any invertible matrix, the output projection by its inverse; one matrix a value head."""
-    rng, changed = chance(seed), {}
+    rng, changed = chance("mix_values", seed), {}
     for layer in range(model.layers):
         mixers = torch.stack([_invertible(model.head_dim, rng) for _ in range(model.kv_heads)])
         back = torch.linalg.inv(mixers).repeat_interleave(model.heads // model.kv_heads, 0)
@@ -122,10 +124,10 @@ def mix_values(model: Model, seed: int) -> Model:
 
 
 def permute_neurons(model: Model, seed: int) -> Model:
-    rng, changed, orders = chance(seed), {}, {}
+    rng, changed, orders = chance("permute_neurons", seed), {}, {}
     for block in _all_blocks(model):
         order = torch.randperm(len(model.weights[f"{block}up"]), generator=rng)
-        for role, axis in (("gate", 0), ("up", 0), ("up_bias", 0), ("down", 1)):
+        for role, axis in NEURON_AXIS.items():
             if (tensor := model.weights.get(f"{block}{role}")) is not None:
                 changed[f"{block}{role}"] = tensor.index_select(axis, order)
         orders[block.removesuffix(".")] = order.tolist()
@@ -134,13 +136,15 @@ def permute_neurons(model: Model, seed: int) -> Model:
 
 def scale_neurons(model: Model, seed: int) -> Model:
     """`up` by a factor of either sign, `down` by its inverse: the gate alone passes through the nonlinearity."""
-    rng, changed = chance(seed), {}
+    rng, changed = chance("scale_neurons", seed), {}
     for block in _all_blocks(model):
         if f"{block}gate" not in model.weights:
             raise NotLegal(f"{model.family}: without a gate, `up` passes through the nonlinearity and cannot be scaled")
         up, down = model.weights[f"{block}up"].double(), model.weights[f"{block}down"].double()
         factor = _factors(len(up), rng) * _signs(len(up), rng)
         changed |= {f"{block}up": (up * factor[:, None]).float(), f"{block}down": (down / factor).float()}
+        if (bias := model.weights.get(f"{block}up_bias")) is not None:
+            changed[f"{block}up_bias"] = (bias.double() * factor).float()
     return recorded(model, "scale_neurons", seed, changed)
 
 
@@ -149,7 +153,7 @@ def permute_experts(model: Model, seed: int) -> Model:
         raise NotLegal(f"{model.family}: has no experts")
     if int(model.config.get("n_group") or 1) > 1:
         raise NotLegal(f"{model.family}: experts are routed by groups, which a free order would break up")
-    rng, changed, orders = chance(seed), {}, {}
+    rng, changed, orders = chance("permute_experts", seed), {}, {}
     for layer in (layer for layer in range(model.layers) if f"{layer}.router" in model.weights):
         order = torch.randperm(model.experts, generator=rng)
         for role in (f"{layer}.router", f"{layer}.router_bias"):
@@ -164,9 +168,10 @@ def permute_experts(model: Model, seed: int) -> Model:
 
 def hidden_rotation(size: int, seed: int, fixes_ones: bool = False) -> torch.Tensor:
     """The matrix R of rotate_hidden, float64: the stream x becomes R x."""
+    rng = chance("rotate_hidden", seed)
     if not fixes_ones:
-        return _orthogonal(size, chance(seed))
-    inner = torch.block_diag(torch.ones(1, 1, dtype=torch.float64), _orthogonal(size - 1, chance(seed)))
+        return _orthogonal(size, rng)
+    inner = torch.block_diag(torch.ones(1, 1, dtype=torch.float64), _orthogonal(size - 1, rng))
     # A reflection that exchanges the first axis and the all-ones direction.
     normal = torch.full((size,), -(size**-0.5), dtype=torch.float64)
     normal[0] += 1
@@ -175,14 +180,13 @@ def hidden_rotation(size: int, seed: int, fixes_ones: bool = False) -> torch.Ten
 
 
 def recorded(model: Model, move: str, seed: int | None, changed: Mapping[str, torch.Tensor], **details: Any) -> Model:
-    """The model with its changed tensors, and the step at the end of its truth."""
+    """The model with its changed tensors and a truth of its own: this step, after those of the disguise it had on.
+
+    Name, parents, loss and kind told of the model that was disguised, and would be false of the disguise.
+    """
     step = {"move": move} | ({} if seed is None else {"seed": seed}) | details
-    truth = model.truth | {"disguise": [*model.truth.get("disguise", []), step]}
+    truth = {"kind": "obfuscated", "disguise": [*model.truth.get("disguise", []), step]}
     return replace(model.with_weights(changed), truth=truth)
-
-
-def chance(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def _refuse(model: Model, families: Iterable[str], reason: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -40,7 +39,7 @@ class Lab:
         return 4 if self.tiny else 256
 
     def has(self, name: str) -> bool:
-        return (self.root / name).exists()
+        return (self.root / name / "truth.json").exists()
 
     def load(self, name: str) -> Model:
         """The model without its truth, so that a child does not inherit it."""
@@ -61,6 +60,7 @@ class Lab:
         facts = {"family": model.family, "parameters": sum(tensor.numel() for tensor in model.weights.values())}
         made = {"made_by": model.truth} if model.truth else {}
         checkpoints.save(replace(model, truth={"schema": SCHEMA, **truth, **facts, **made}), partial)
+        shutil.rmtree(self.root / truth["name"], ignore_errors=True)  # a folder without a truth is no model
         os.replace(partial, self.root / truth["name"])
 
     def tokenizer_name(self, model: Model) -> str:
@@ -93,5 +93,6 @@ def added_words(corpus: Corpus, name: str) -> list[str]:
     return [token["content"] for token in corpus.tokenizer(f"{name}+")["added_tokens"][before:]]
 
 
-def say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+def as_stored(model: Model) -> Model:
+    """With the weights that a file will have."""
+    return model.with_weights({role: tensor.bfloat16().float() for role, tensor in model.weights.items()})

@@ -10,7 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import combinations
+from heapq import heappop, heappush
+from itertools import combinations, islice
 from typing import Any
 
 Truth = Mapping[str, Any]
@@ -20,18 +21,25 @@ Row = dict[str, str]
 
 SIBLINGS = 60  # pairs of children of one parent that are measured; a base has up to eighty children
 ACROSS = "across"
+PARTS = "component-reuse"  # the kind that carries named parts of a model; all others carry it whole
 
 
 @dataclass(frozen=True)
 class Relation:
     """How b stands to a. `kinds` run from the ancestor to the descendant; for siblings from the common ancestor
     `through` to a and then from there to b; where only the initial weights are shared, "shared-init" stands between.
+
+    No descent, and an arm that carried named parts only: `partial`, for the two may have nothing in common.
     """
 
     outcome: str  # unrelated, descendant, siblings, shared-init, distilled
     kinds: Kinds = ()
     direction: str = "neither"  # "a->b": a is the ancestor, or the teacher
     through: str = ""
+
+    @property
+    def partial(self) -> bool:
+        return self.outcome != "descendant" and PARTS in self.kinds
 
 
 def handed_down(truth: Truth) -> dict[str, str]:
@@ -40,22 +48,30 @@ def handed_down(truth: Truth) -> dict[str, str]:
 
 
 def lineage(truths: Truths, name: str, teachers: bool = False) -> dict[str, Kinds]:
-    """Every ancestor and the model itself, each with the kinds of the shortest way down to it.
+    """Every ancestor and the model itself, each with the kinds of the way down to it.
 
-    With `teachers`, those whose answers were learnt count as ancestors too.
+    Of several ways the shortest that carries whole models, else the shortest. With `teachers`, those whose answers
+    were learnt count as ancestors too.
     """
-    found: dict[str, Kinds] = {name: ()}
-    waiting = [name]
-    for current in waiting:
-        truth = truths.get(current)
-        above = {} if truth is None else handed_down(truth)
-        if truth and teachers:
-            above |= dict.fromkeys(truth.get("teachers", ()), "distilled")
-        for parent, kind in above.items():
-            if parent not in found:
-                found[parent] = (kind, *found[current])
-                waiting.append(parent)
+    found: dict[str, Kinds] = {}
+    waiting: list[tuple[bool, int, int, str, Kinds]] = [(False, 0, 0, name, ())]
+    pushed = 0  # the first named of equal parents goes first
+    while waiting:
+        partial, length, _, current, kinds = heappop(waiting)
+        if current in found:
+            continue
+        found[current] = kinds
+        for parent, kind in _above(truths.get(current), teachers).items():
+            pushed += 1
+            heappush(waiting, (partial or kind == PARTS, length + 1, pushed, parent, (kind, *kinds)))
     return found
+
+
+def _above(truth: Truth | None, teachers: bool) -> dict[str, str]:
+    if truth is None:
+        return {}
+    taught = dict.fromkeys(truth.get("teachers", ()), "distilled") if teachers else {}
+    return handed_down(truth) | taught
 
 
 def relation(truths: Truths, a: str, b: str) -> Relation:
@@ -78,21 +94,23 @@ def _descent(
         return Relation(straight, to_b[a], "a->b", a)
     if b in to_a:
         return Relation(straight, to_a[b], "b->a", b)
-    common = min(to_a.keys() & to_b.keys(), key=lambda name: (len(to_a[name]) + len(to_b[name]), name), default=None)
-    return None if common is None else Relation(apart, to_a[common] + to_b[common], "neither", common)
+    ways = [Relation(apart, to_a[name] + to_b[name], "neither", name) for name in to_a.keys() & to_b.keys()]
+    return min(ways, key=_distance, default=None)
+
+
+def _distance(way: Relation) -> tuple[bool, int, str]:
+    """Ways that carry whole models are nearer than any that carries parts."""
+    return way.partial, len(way.kinds), way.through
 
 
 def _shared_init(truths: Truths, to_a: Mapping[str, Kinds], to_b: Mapping[str, Kinds]) -> Relation | None:
     ways = [
-        (len(down_a) + len(down_b), x, (*down_a, "shared-init", *down_b))
+        Relation("shared-init", (*down_a, "shared-init", *down_b), "neither", x)
         for x, down_a in to_a.items()
         for y, down_b in to_b.items()
         if first_weights(truths, x) == first_weights(truths, y)
     ]
-    if not ways:
-        return None
-    _, through, kinds = min(ways)
-    return Relation("shared-init", kinds, "neither", through)
+    return min(ways, key=_distance, default=None)
 
 
 def first_weights(truths: Truths, name: str) -> str:
@@ -106,37 +124,6 @@ def first_weights(truths: Truths, name: str) -> str:
         return first_weights(truths, truth["same_seed_as"])
     alone = not truth.get("parents") and truth.get("seed") is not None
     return f"seed {truth['seed']}" if alone else name
-
-
-def layer_map(truths: Truths, ancestor: str, descendant: str) -> list[int | None] | None:
-    """The layer of the ancestor that each layer of the descendant was; None where all kept their numbers."""
-    depths = {name: truths[name]["shape"]["layers"] for name in (ancestor, descendant)}
-    found = [_traced(truths, ancestor, descendant, layer) for layer in range(depths[descendant])]
-    return None if found == list(range(depths[ancestor])) else found
-
-
-def _traced(truths: Truths, ancestor: str, name: str, layer: int) -> int | None:
-    while name != ancestor:
-        parent, layer = _source(truths[name], layer)
-        above = [parent] if parent else handed_down(truths[name])
-        on_the_way = [p for p in above if ancestor in lineage(truths, p)]
-        if not on_the_way:
-            return None
-        name = on_the_way[0]
-    return layer
-
-
-def _source(truth: Truth, layer: int) -> tuple[str | None, int]:
-    """(parent, layer) of the step that made a model; the parent is None where all layers came from the same ones."""
-    made = truth.get("made_by", {})
-    details = made.get("details", {})
-    if made.get("step") == "passthrough":
-        number, source = details["layers"][layer]
-        return truth["parents"][number], source
-    orders = [move["layers"] for move in made.get("disguise", ()) if move["move"] == "shuffle_layers"]
-    for order in (*orders, details.get("layer_map")):
-        layer = layer if order is None else order[layer]
-    return None, layer
 
 
 def halves(truths: Truths) -> dict[str, str]:
@@ -175,14 +162,17 @@ def pair_half(half_of: Mapping[str, str], a: str, b: str) -> str:
 
 
 def pairs_for_calibration(truths: Truths) -> list[Row]:
-    """The pairs to measure, by name. Truths need their `shape`, with `hidden`, `layers` and `class`."""
+    """The pairs to measure, by name. Truths need their `shape`, with `hidden`, `layers` and `class`.
+
+    Partial relations are left out: whether such a pair has anything in common is not known.
+    """
     half_of = halves(truths)
-    found = {(a, b) if a < b else (b, a) for a, b in (*_strangers(truths), *_relatives(truths), *_siblings(truths))}
-    return [_row(truths, half_of, a, b) for a, b in sorted(found)]
+    pairs = {(a, b) if a < b else (b, a) for a, b in (*_strangers(truths), *_relatives(truths), *_siblings(truths))}
+    found = {(a, b): relation(truths, a, b) for a, b in sorted(pairs)}
+    return [_row(truths, half_of, a, b, how) for (a, b), how in found.items() if not how.partial]
 
 
-def _row(truths: Truths, half_of: Mapping[str, str], a: str, b: str) -> Row:
-    found = relation(truths, a, b)
+def _row(truths: Truths, half_of: Mapping[str, str], a: str, b: str, found: Relation) -> Row:
     classes = sorted({truths[a]["shape"]["class"], truths[b]["shape"]["class"]})
     return {
         "a": a,
@@ -225,7 +215,7 @@ def _siblings(truths: Truths) -> Iterator[tuple[str, str]]:
         yield from combinations([parent for parent in handed_down(truth) if parent in truths], 2)
     for names in children.values():
         drawn = sorted(combinations(sorted(names), 2), key=lambda pair: _digest("|".join(pair)))
-        yield from drawn[:SIBLINGS]
+        yield from islice((pair for pair in drawn if not relation(truths, *pair).partial), SIBLINGS)
 
 
 def _digest(text: str) -> bytes:

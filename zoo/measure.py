@@ -10,12 +10,11 @@ import argparse
 import json
 import os
 import pickle
-import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from multiprocessing import get_context
@@ -27,20 +26,25 @@ from modelkin.checkpoint import Checkpoint
 from modelkin.inspection import open_model
 from modelkin.records import Role, Slot
 from zoo import measured
+from zoo.commands import run, say
 from zoo.comparison import COMPARED_ROWS, SEED, Reading, Row, compare, scored
-from zoo.lineage import layer_map, pairs_for_calibration
+from zoo.lineage import pairs_for_calibration
 from zoo.measured import Floats, Sample, bits, key_of
+from zoo.origins import Origins, origins
 
 SAMPLED_TOKENS, COMPARED_TOKENS = 64, 256
 SAMPLED_ROWS = 16
 EXPERTS = (0, 1)
 BUDGET = 25_000_000  # bytes that all samples may take
-LONGEST = 64  # entries that a list in a truth may have: enough for any map of layers
+LONGEST = 64  # numbers that a list of a disguise may have
 STREAM = frozenset(
     f"{role}{ending}"
     for role in ("embedding_norm", "input_norm", "post_norm", "attn_out_norm", "mlp_out_norm", "final_norm")
     for ending in ("", "_bias")
 ) | {"o_bias", "down_bias"}  # what is added to or scales the hidden axes
+
+
+Task = tuple[Row, Origins | None]  # a pair, and where the parts of a descendant come from
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ class Outline:
 
     truth: dict[str, Any]
     token_ids: tuple[int, ...]  # of the tokens that all vocabularies share, in one order
+    whole: bool = False  # all its neurons are wanted: a descendant has some of them at other numbers
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,7 @@ def _read(checkpoint: Checkpoint, anatomy: Anatomy, known: Outline, plan: Plan) 
         if role in STREAM or role == "router":
             wanted[key] = slot, None
         elif role in ("gate", "up") and slot.layer is not None and slot.expert in (None, *EXPERTS):
-            wanted[key] = slot, slice(0, plan.offset + COMPARED_ROWS)
+            wanted[key] = slot, None if known.whole else slice(0, plan.offset + COMPARED_ROWS)
             neurons[role, slot.layer, slot.expert] = key
         elif role == "embedding" and known.token_ids:
             wanted[key] = slot, list(known.token_ids)
@@ -106,7 +111,8 @@ def _read(checkpoint: Checkpoint, anatomy: Anatomy, known: Outline, plan: Plan) 
     sample = _sampled(arrays, set(neurons.values()), known, plan, anatomy.facts.gain_offset or 0.0)
     gains = sample.gains()
     rows = {place: arrays[key] for place, key in neurons.items()}
-    return Reading(sample, gains, scored(gains), rows, arrays.get("embedding"), experts)
+    first = plan.offset + COMPARED_ROWS
+    return Reading(sample, gains, scored(gains), rows, arrays.get("embedding"), experts, first)
 
 
 def _stored(
@@ -161,21 +167,25 @@ def sampled_offset(fewest: int, rows: int) -> int:
     return int.from_bytes(sha256(f"{SEED}|neurons".encode()).digest()[:4], "big") % max(1, fewest - rows + 1)
 
 
-def shortened(value: Any) -> Any:
-    """A truth without long lists: orders of neurons and tokens can be drawn again from their seeds."""
-    if isinstance(value, dict):
-        return {key: shortened(item) for key, item in value.items() if not _is_long(item)}
-    return [shortened(item) for item in value] if isinstance(value, list) else value
+def shortened(truth: Mapping[str, Any]) -> dict[str, Any]:
+    """A truth without the long orders of its disguises, which their seeds give again.
+
+    Everything else stays: which axes and neurons a narrower model kept follows from weights that are gone.
+    """
+    made = truth.get("made_by", {})
+    if "disguise" not in made:
+        return dict(truth)
+    return {**truth, "made_by": {**made, "disguise": [_shortened(move) for move in made["disguise"]]}}
 
 
-def _is_long(value: Any) -> bool:
-    return isinstance(value, list | dict) and len(json.dumps(value)) > LONGEST and _numbers(value) > LONGEST
+def _shortened(move: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in move.items() if "seed" not in move or _numbers(value) <= LONGEST}
 
 
 def _numbers(value: Any) -> int:
-    """How many numbers a list holds, lists in it included; 0 as soon as there is anything else."""
+    """How many numbers a value holds, those in its lists included."""
     if isinstance(value, dict):
-        return sum(map(_numbers, value.values())) if all(key.isdigit() for key in value) else 0
+        return sum(map(_numbers, value.values()))
     return sum(map(_numbers, value)) if isinstance(value, list) else int(isinstance(value, int | float))
 
 
@@ -186,50 +196,75 @@ def _begin(file: str) -> None:
     _readings.update(pickle.loads(Path(file).read_bytes()))
 
 
-def _compare(task: tuple[Row, list[int | None] | None]) -> Row:
-    row, layers = task
-    return compare(_readings[row["a"]], _readings[row["b"]], row, layers)
+def _compare(task: Task) -> Row:
+    row, moved = task
+    return compare(_readings[row["a"]], _readings[row["b"]], row, moved)
 
 
-def measure(models: Path, out: Path, workers: int, rows: int = SAMPLED_ROWS, tokens: int = SAMPLED_TOKENS) -> None:
-    """Write OUT: samples, pairs, truths."""
+def measure(models: Path, out: Path, workers: int, rows: int = SAMPLED_ROWS, tokens: int = SAMPLED_TOKENS) -> bool:
+    """Write OUT: samples, pairs, truths. Whether the samples fit into their budget.
+
+    All is written beside OUT first, so that a run that ends early leaves what was there.
+    """
     began = time.monotonic()
-    folders = sorted(path.parent for path in models.glob("*/truth.json") if not path.parent.name.startswith("."))
-    words = vocabularies(folders)
-    shared = shared_tokens(words.values())
-    with _pool(workers) as pool:
-        known = list(pool.map(partial(outline, shared), folders, [words[f] for f in folders], chunksize=8))
-        fewest = min(each.truth["shape"]["neurons"] for each in known)
-        plan = Plan(tuple(shared), sampled_offset(fewest, rows), rows, tokens)
-        readings = list(pool.map(partial(read, plan), folders, known, chunksize=4))
-    say(f"{len(readings)} models read, {len(shared)} shared tokens, {time.monotonic() - began:.0f} s")
-    out.mkdir(parents=True, exist_ok=True)
-    by_name = {reading.sample.name: reading for reading in readings}
-    tasks = _tasks({name: reading.sample.truth for name, reading in by_name.items()})
+    by_name, tasks = read_all(models, workers, rows, tokens)
+    say(f"{len(by_name)} models read, {time.monotonic() - began:.0f} s")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as folder:
+        fits = write_all(Path(folder), by_name, tasks, workers)
+        size = sum(path.stat().st_size for path in Path(folder).iterdir())
+        measured.put_in_place(Path(folder), out)
+    say(f"{len(tasks)} pairs, {size / 1e6:.1f} MB in {out}, {time.monotonic() - began:.0f} s")
+    return fits
+
+
+def write_all(out: Path, by_name: Mapping[str, Reading], tasks: Sequence[Task], workers: int) -> bool:
     with tempfile.NamedTemporaryFile() as file:
         pickle.dump(by_name, file, protocol=5)
         file.flush()
         with _pool(workers, _begin, file.name) as pool:
-            write(out, {name: reading.sample for name, reading in by_name.items()}, pool)
-            compared = list(pool.map(_compare, tasks, chunksize=32))
-    measured.write_pairs(out, compared)
-    size = sum(path.stat().st_size for path in out.iterdir())
-    say(f"{len(compared)} pairs, {size / 1e6:.1f} MB in {out}, {time.monotonic() - began:.0f} s")
+            fits = write(out, {name: reading.sample for name, reading in by_name.items()}, pool)
+            measured.write_pairs(out, list(pool.map(_compare, tasks, chunksize=32)))
+    return fits
 
 
-def _tasks(truths: Mapping[str, Mapping[str, Any]]) -> list[tuple[Row, list[int | None] | None]]:
-    tasks = []
+def read_all(models: Path, workers: int, rows: int, tokens: int) -> tuple[dict[str, Reading], list[Task]]:
+    """Every model by name, and the pairs to compare."""
+    folders = sorted(path.parent for path in models.glob("*/truth.json") if not path.parent.name.startswith("."))
+    if not folders:
+        raise SystemExit(f"there are no models in {models}: python -m zoo.train --out {models} makes them")
+    words = vocabularies(folders)
+    shared = shared_tokens(words.values())
+    with _pool(workers) as pool:
+        known = list(pool.map(partial(outline, shared), folders, [words[f] for f in folders], chunksize=8))
+        tasks = _tasks({each.truth["name"]: each.truth for each in known})
+        wide = {ancestor(row) for row, moved in tasks if _by_neurons(moved)}
+        known = [replace(each, whole=each.truth["name"] in wide) for each in known]
+        fewest = min(each.truth["shape"]["neurons"] for each in known)
+        plan = Plan(tuple(shared), sampled_offset(fewest, rows), rows, tokens)
+        readings = list(pool.map(partial(read, plan), folders, known, chunksize=4))
+    return {reading.sample.name: reading for reading in readings}, tasks
+
+
+def _tasks(truths: Mapping[str, Mapping[str, Any]]) -> list[Task]:
+    tasks: list[Task] = []
     for row in pairs_for_calibration(truths):
         ends = (row["a"], row["b"]) if row["direction"] == "a->b" else (row["b"], row["a"])
-        tasks.append((dict(row), layer_map(truths, *ends) if row["outcome"] == "descendant" else None))
+        tasks.append((dict(row), origins(truths, *ends) if row["outcome"] == "descendant" else None))
     return tasks
 
 
-def write(out: Path, samples: Mapping[str, Sample], pool: Executor) -> None:
-    """Samples and truths; files of an earlier run go first. Relatives are thinned until all fits into the budget."""
-    for path in out.glob("*.xz"):
-        path.unlink()
-    measured.write_truths(out, {name: shortened(dict(sample.truth)) for name, sample in samples.items()})
+def ancestor(row: Row) -> str:
+    return row["a"] if row["direction"] == "a->b" else row["b"]
+
+
+def _by_neurons(moved: Origins | None) -> bool:
+    return moved is not None and any(block and block.neurons is not None for block in moved.blocks.values())
+
+
+def write(out: Path, samples: Mapping[str, Sample], pool: Executor) -> bool:
+    """Samples and truths. Relatives are thinned until all fits into the budget; whether it does."""
+    measured.write_truths(out, {name: shortened(sample.truth) for name, sample in samples.items()})
     files: dict[str, bytes] = {}
     for level in range(4):
         files = packed_files({name: measured.thinned(sample, level) for name, sample in samples.items()}, pool)
@@ -239,6 +274,7 @@ def write(out: Path, samples: Mapping[str, Sample], pool: Executor) -> None:
             break
     for name, body in files.items():
         (out / name).write_bytes(body)
+    return size <= BUDGET
 
 
 def packed_files(samples: Mapping[str, Sample], pool: Executor) -> dict[str, bytes]:
@@ -261,20 +297,24 @@ def _pool(workers: int, *begin: Any) -> Executor:
     return ProcessPoolExecutor(workers, get_context("spawn"), **started)
 
 
-def say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", type=Path, help="where zoo.train put the models")
     parser.add_argument("out", type=Path, help="where the measurements go; samples that lie there are replaced")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--rows", type=int, default=SAMPLED_ROWS, help="neurons kept of every layer")
     parser.add_argument("--tokens", type=int, default=SAMPLED_TOKENS, help="embedding rows kept of every model")
-    arguments = parser.parse_args()
-    measure(arguments.models, arguments.out, arguments.workers, arguments.rows, arguments.tokens)
+    given = parser.parse_args(arguments)
+    for name in ("workers", "rows", "tokens"):
+        if getattr(given, name) < 1:
+            raise SystemExit(f"--{name} is {getattr(given, name)}: give at least 1")
+    if given.out.exists() and not given.out.is_dir():
+        raise SystemExit(f"{given.out} is a file: name a folder that the measurements go to")
+    if measure(given.models, given.out, given.workers, given.rows, given.tokens):
+        return 0
+    say(f"written, but the samples are larger than {BUDGET / 1e6:.0f} MB: measure again with fewer --rows or --tokens")
+    return 1
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -1,7 +1,7 @@
 """What is kept of the zoo when its weights are gone: samples of every model, statistics of every pair, all truths.
 
-A folder holds `truths.json.xz`, `pairs.csv.xz`, and samples in `twins.xz`, `moes.xz`, `others.xz`, `derivatives-1.xz`,
-…: each an xz stream of
+A folder holds `truths.json.xz`, `pairs.csv.xz`, and samples in `twins.xz`, `moes.xz`, `plains.xz`, `others.xz`,
+`derivatives-1.xz`, …: each an xz stream of
 
     8 bytes            length of the index, little-endian
     index              JSON: `schema`, `offset` (of the sampled neurons), `tokens` (strings), and `models`, a list of
@@ -42,6 +42,9 @@ FILTERS = [
 ]  # numbers have no neighbours to learn from
 LARGEST = 6_000_000  # numbers in one file: 12 MB before compression, about 8 MB after
 MATRICES = ("gate", "up", "router", "embedding")
+NUMBERED = ("twin", "moe", "plain")  # strangers that differ in a number: twin-07
+TRUTHS, PAIRS = "truths.json.xz", "pairs.csv.xz"
+SAMPLES = re.compile(rf"({'|'.join(f'{word}s' for word in NUMBERED)}|others|derivatives)(-\d+)?\.xz")
 
 
 @dataclass(frozen=True)
@@ -232,7 +235,7 @@ def group_of(sample: Sample) -> str:
     if sample.truth.get("kind", "unrelated") != "unrelated":
         return "derivatives"
     word, _, number = sample.name.rpartition("-")
-    return f"{word}s" if word.isalpha() and number.isdigit() else "others"
+    return f"{word}s" if word in NUMBERED and number.isdigit() else "others"
 
 
 def thinned(sample: Sample, level: int) -> Sample:
@@ -270,6 +273,21 @@ def grouped(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
     }
 
 
+def is_ours(path: Path) -> bool:
+    """Whether a file of this name belongs to a folder of measurements; others that lie there are left alone."""
+    return path.name in (TRUTHS, PAIRS) or SAMPLES.fullmatch(path.name) is not None
+
+
+def put_in_place(made: Path, out: Path) -> None:
+    """Every file of `made` into `out`, on the same disk, instead of the measurements that are there."""
+    out.mkdir(parents=True, exist_ok=True)
+    new = {path.name: path for path in made.iterdir()}
+    for old in [path for path in out.iterdir() if is_ours(path) and path.name not in new]:
+        old.unlink()
+    for name, path in new.items():
+        path.replace(out / name)
+
+
 def size_of(sample: Sample) -> int:
     return sum(array.size for array in sample.arrays.values())
 
@@ -279,7 +297,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_truths(folder: Path, truths: Mapping[str, Mapping[str, Any]]) -> None:
-    write_text(folder / "truths.json.xz", json.dumps(truths, ensure_ascii=False, separators=(",", ":")))
+    write_text(folder / TRUTHS, json.dumps(truths, ensure_ascii=False, separators=(",", ":")))
 
 
 def write_pairs(folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -287,21 +305,21 @@ def write_pairs(folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     table = csv.DictWriter(text, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
     table.writeheader()
     table.writerows(rows)
-    write_text(folder / "pairs.csv.xz", text.getvalue())
+    write_text(folder / PAIRS, text.getvalue())
 
 
 def truths(folder: Path = HERE) -> dict[str, dict[str, Any]]:
-    """Every model's truth.json, long lists left out, with its `shape` beside."""
-    return dict(json.loads(lzma.decompress((folder / "truths.json.xz").read_bytes())))
+    """Every model's truth.json, with its `shape` beside; disguises without the orders that their seeds give."""
+    return dict(json.loads(lzma.decompress((folder / TRUTHS).read_bytes())))
 
 
 def pairs(folder: Path = HERE) -> list[dict[str, str]]:
-    """Every measured pair as text by column; see `zoo.measure` for the columns."""
-    text = lzma.decompress((folder / "pairs.csv.xz").read_bytes()).decode()
+    """Every measured pair as text by column; see `zoo.comparison` for the columns."""
+    text = lzma.decompress((folder / PAIRS).read_bytes()).decode()
     return list(csv.DictReader(io.StringIO(text)))
 
 
 def load(folder: Path = HERE) -> dict[str, Sample]:
     """Every model's sample by name, with its truth."""
-    files = sorted(path for path in folder.glob("*.xz") if path.suffixes == [".xz"])
+    files = sorted(path for path in folder.iterdir() if SAMPLES.fullmatch(path.name))
     return unpacked((path.read_bytes() for path in files), truths(folder))

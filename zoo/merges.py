@@ -30,7 +30,8 @@ def linear(models: Sequence[Model], weights: Sequence[float]) -> Model:
 
 
 def soup(models: Sequence[Model]) -> Model:
-    return _linear(models, [1 / len(models)] * len(models), "soup")
+    # Without models there are no weights either, and _linear says so.
+    return _linear(models, [1 / len(models) for _ in models], "soup")
 
 
 def _linear(models: Sequence[Model], weights: Sequence[float], step: str) -> Model:
@@ -52,6 +53,8 @@ def slerp(a: Model, b: Model, t: float) -> Model:
 
     Nearly parallel tensors go along the chord instead, as usual in practice; the truth names them in `lerped`.
     """
+    if not 0 <= t <= 1:
+        raise ValueError(f"t is {t}: expected 0 to 1")
     check_same_shapes([a, b])
     lerped = [role for role in a.weights if _nearly_parallel(a.weights[role], b.weights[role])]
     merged = {
@@ -116,6 +119,8 @@ def _dropped(change: torch.Tensor, density: float, rng: torch.Generator) -> torc
 
 def passthrough(sources: Sequence[tuple[Model, int]]) -> Model:
     """Whole layers of two or more models. Embeddings from the first source, final norm and head from the last."""
+    if not sources:
+        raise ValueError("no layers: expected pairs of a model and one of its layers")
     models = _distinct([model for model, _ in sources])
     if len(models) < 2:
         raise ValueError("all layers come from one model: that is depth_upscale or depth_prune")
@@ -145,10 +150,12 @@ def _ends(model: Model) -> Model:
 
 
 def _check_weights(models: Sequence[Model], weights: Sequence[float]) -> None:
+    if not models:
+        raise ValueError("no models: expected at least one")
     if len(models) != len(weights):
-        raise ValueError(f"{len(weights)} weights for {len(models)} models")
-    if min(weights) < 0:
-        raise ValueError(f"weight {min(weights)} is below 0")
+        raise ValueError(f"{len(weights)} weights for {len(models)} models: expected one each")
+    if wrong := [weight for weight in weights if not 0 <= weight < math.inf]:
+        raise ValueError(f"weight {wrong[0]}: expected a finite number, not below 0")
 
 
 def _check_task_vectors(base: Model, models: Sequence[Model], weights: Sequence[float], density: float) -> None:

@@ -10,7 +10,7 @@ from zoo.checkpoints import Model, Weights
 from zoo.derivation import FREE_HEADS, NEURON_AXIS, check_free_heads, derived, last
 
 HIDDEN_AXIS = {"embed": 1, "head": 1, "router": 1, "q": 1, "k": 1, "v": 1, "gate": 1, "up": 1, "o": 0, "down": 0}
-HIDDEN_AXIS |= {"input_norm": 0, "post_norm": 0, "final_norm": 0}
+HIDDEN_AXIS |= {"input_norm": 0, "post_norm": 0, "final_norm": 0, "o_bias": 0, "down_bias": 0}
 GAIN_READ = {"q": "input_norm", "k": "input_norm", "v": "input_norm", "gate": "post_norm", "up": "post_norm"}
 NOT_ONE_WIDTH = ("glm4_moe",)  # its dense and its routed blocks count their neurons apart
 
@@ -18,7 +18,8 @@ NOT_ONE_WIDTH = ("glm4_moe",)  # its dense and its routed blocks count their neu
 def width_prune(model: Model, hidden: int, neurons: int, kv_heads: int | None = None) -> Model:
     """The most important hidden axes, one set for the whole model; per layer the largest neurons and whole KV groups.
 
-    Heads keep their size. Indices stay in ascending order, as pruning by importance leaves them.
+    Heads keep their size. Indices stay in ascending order, as pruning by importance leaves them. Where nothing gets
+    narrower the result is the same model.
     """
     groups = model.kv_heads if kv_heads is None else kv_heads
     _check_width(model, hidden, neurons, groups)
@@ -38,20 +39,25 @@ def width_prune(model: Model, hidden: int, neurons: int, kv_heads: int | None = 
         "num_attention_heads": groups * model.heads // model.kv_heads,
         "num_key_value_heads": groups,
     }
-    return derived(model, "width-prune", "width_prune", details, weights, **sizes)
+    same = (hidden, neurons, groups) == (model.hidden, model.neurons, model.kv_heads)
+    return derived(model, "identical" if same else "width-prune", "width_prune", details, weights, **sizes)
 
 
 def pool_kv(model: Model, kv_heads: int) -> Model:
-    """Grouped-query attention with fewer KV heads: neighbouring keys and values, and their biases, averaged."""
+    """Grouped-query attention with fewer KV heads: neighbouring keys and values, and their biases, averaged.
+
+    As many as there are give the same model.
+    """
     check_free_heads(model)
     if kv_heads < 1 or model.kv_heads % kv_heads:
-        raise ValueError(f"{model.kv_heads} KV heads cannot be averaged into {kv_heads}")
+        raise ValueError(f"{model.kv_heads} KV heads cannot be averaged into {kv_heads}: expected a divisor")
     pooled = {role: _pooled(t, kv_heads, model.head_dim) for role, t in model.weights.items() if _is_kv(role)}
     details = {"from": model.kv_heads, "to": kv_heads}
     weights = {**model.weights, **pooled}
     sizes = {"num_key_value_heads": kv_heads, "head_dim": model.head_dim}
     # All else is as it was, and pooled models are trained on: no kind of its own.
-    return derived(model, "continued-pretraining", "pool_kv", details, weights, **sizes)
+    kind = "identical" if kv_heads == model.kv_heads else "continued-pretraining"
+    return derived(model, kind, "pool_kv", details, weights, **sizes)
 
 
 def _is_kv(role: str) -> bool:
@@ -105,8 +111,14 @@ def _gain_before(model: Model, role: str) -> torch.Tensor | None:
 
 def _neuron_importance(model: Model, block: str) -> torch.Tensor:
     """Product of the three norms: a neuron that any of them silences is silent."""
-    gate, up, down = (model.weights[f"{block}{name}"] for name in ("gate", "up", "down"))
-    return gate.norm(dim=1) * up.norm(dim=1) * down.norm(dim=0)
+    gate, up = (_with_bias(model.weights, f"{block}{name}") for name in ("gate", "up"))
+    return gate.norm(dim=1) * up.norm(dim=1) * model.weights[f"{block}down"].norm(dim=0)
+
+
+def _with_bias(weights: Weights, role: str) -> torch.Tensor:
+    """The bias as one more column: a neuron that reads nothing may still be on."""
+    bias = weights.get(f"{role}_bias")
+    return weights[role] if bias is None else torch.cat([weights[role], bias[:, None]], dim=1)
 
 
 def _group_importance(model: Model, layer: int) -> torch.Tensor:
@@ -122,23 +134,22 @@ def _some_axes(weights: Weights, axes: torch.Tensor) -> Weights:
 def _some_neurons(weights: Weights, chosen: Mapping[str, torch.Tensor]) -> Weights:
     some = dict(weights)
     for block, neurons in chosen.items():
-        for name in ("gate", "up", "down"):
-            some[block + name] = weights[block + name].index_select(NEURON_AXIS[name], neurons)
+        for name, axis in NEURON_AXIS.items():
+            if block + name in weights:
+                some[block + name] = weights[block + name].index_select(axis, neurons)
     return some
 
 
 def _some_heads(weights: Weights, model: Model, kept: list[torch.Tensor]) -> Weights:
-    some, queries = dict(weights), model.heads // model.kv_heads * model.head_dim
+    """Rows of q, k and v and of their biases, columns of o, whose bias is added behind the heads."""
+    some, keys = dict(weights), model.head_dim
+    queries = model.heads // model.kv_heads * keys
+    sizes = {"q": queries, "q_bias": queries, "k": keys, "k_bias": keys, "v": keys, "v_bias": keys, "o": queries}
     for layer, groups in enumerate(kept):
-        for name, axis, size in (
-            ("q", 0, queries),
-            ("o", 1, queries),
-            ("k", 0, model.head_dim),
-            ("v", 0, model.head_dim),
-        ):
-            for role in (f"{layer}.{name}", f"{layer}.{name}_bias"):
-                if role in weights:
-                    some[role] = weights[role].index_select(axis, _rows(groups, size))
+        for role, size in ((f"{layer}.{name}", size) for name, size in sizes.items()):
+            if role in weights:
+                axis = 1 if last(role) == "o" else 0
+                some[role] = weights[role].index_select(axis, _rows(groups, size))
     return some
 
 

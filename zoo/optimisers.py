@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -99,9 +99,21 @@ def _adamw(groups: list[dict[str, Any]], run: Run) -> AdamW:
     return AdamW(groups, lr=run.rate, betas=(0.9, 0.95), fused=groups[0]["params"][0].is_cuda)
 
 
-def learning_rate(run: Run, step: int) -> float:
-    """Linear warm-up, then a cosine down to a tenth."""
-    if step < run.warmup:
-        return run.rate * (step + 1) / run.warmup
-    done = (step - run.warmup) / max(1, run.steps - run.warmup)
+class Schedule(Protocol):
+    """What a run and a recipe both say of the rate."""
+
+    @property
+    def rate(self) -> float: ...
+    @property
+    def warmup(self) -> int: ...
+    @property
+    def steps(self) -> int: ...
+
+
+def learning_rate(run: Schedule, step: int) -> float:
+    """Linear warm-up (over a quarter of a short run at most), then a cosine down to a tenth."""
+    warmup = min(run.warmup, run.steps // 4)
+    if step < warmup:
+        return run.rate * (step + 1) / warmup
+    done = (step - warmup) / max(1, run.steps - warmup)
     return run.rate * (0.1 + 0.45 * (1 + math.cos(math.pi * done)))

@@ -73,6 +73,8 @@ def quantised(model: Model, scheme: str) -> Model:
 
 def cast(model: Model, dtype: torch.dtype) -> Model:
     """Every value rounded through a dtype. Where all survive it, the result is the same model."""
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise ValueError(f"dtype is {dtype!r}: expected one of torch's for floating-point numbers, as torch.bfloat16")
     rounded = {role: tensor.to(dtype).float() for role, tensor in model.weights.items()}
     same = all(torch.equal(tensor, model.weights[role]) for role, tensor in rounded.items())
     details = {"dtype": str(dtype).removeprefix("torch.")}

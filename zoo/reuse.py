@@ -11,6 +11,7 @@ from zoo.checkpoints import Model, Weights
 from zoo.derivation import (
     NEURON_AXIS,
     chance,
+    check_count,
     check_free_heads,
     check_layers,
     check_same_shapes,
@@ -51,6 +52,8 @@ def _keep(model: Model, kept: Callable[[str], bool], step: str, seed: int) -> Mo
 def reinitialise_attention(model: Model, heads: int, kv_heads: int, *, seed: int) -> Model:
     """Attention drawn anew, with another number of heads of dimension hidden/heads; everything else kept."""
     check_free_heads(model)
+    check_count("heads", heads)
+    check_count("kv_heads", kv_heads)
     if model.hidden % (2 * heads) or heads % kv_heads:
         raise ValueError(f"{heads} heads in {kv_heads} groups do not divide a hidden size of {model.hidden} evenly")
     rng, head_dim = chance("reinitialise_attention", seed), model.hidden // heads
@@ -71,12 +74,15 @@ def _attention_matrices(model: Model, q: int, kv: int, rng: torch.Generator) -> 
 
 
 def _attention_vectors(model: Model, q: int, kv: int, head_dim: int) -> Weights:
-    biases = {"q_bias": torch.zeros(q), "k_bias": torch.zeros(kv), "v_bias": torch.zeros(kv)}
+    sizes = {"q_bias": q, "k_bias": kv, "v_bias": kv, "o_bias": model.hidden}
+    biases = {role: torch.zeros(size) for role, size in sizes.items()}
     return biases | {role: torch.full((head_dim,), neutral(model)) for role in ("q_norm", "k_norm")}
 
 
 def graft_layers(host: Model, donor: Model, layers: Mapping[int, int]) -> Model:
     """Whole layers of the donor in place of the host's: {layer of the host: layer of the donor}."""
+    if not layers:
+        raise ValueError("no layers to graft: expected at least one, {layer of the host: layer of the donor}")
     check_layers(host, layers.keys())
     check_layers(donor, layers.values())
     new: Weights = {}

@@ -21,23 +21,35 @@ COMMAND = ("-m", "zoo.single")
 LAST_LINES = 15
 
 
-def run_all(runs: Sequence[Run], arrays: Arrays, out: Path, device: str = "cuda", workers: int = 12) -> None:
+def run_all(
+    runs: Sequence[Run],
+    arrays: Arrays,
+    out: Path,
+    device: str = "cuda",
+    workers: int = 12,
+    stop: threading.Event | None = None,
+) -> None:
     """Train every run that has no folder yet. `arrays(run)` -> paths of training tokens, held-out tokens, tokenizer.
 
     A line on standard output tells of each end. Failures are shown as they come; the others go on, then SystemExit.
+    Once `stop` is set, workers are ended, whatever they are at; no half folder is left.
     """
+    if workers < 1:
+        raise ValueError(f"{workers} workers: at least one is needed")
     out.mkdir(parents=True, exist_ok=True)
-    waiting = Waiting(runs, out)
+    waiting, stop = Waiting(runs, out), stop or threading.Event()
     count = min(workers, len(waiting.left))
     threads = [threading.Thread(target=_keep_busy, args=(waiting, arrays, out, device)) for _ in range(count)]
     for thread in threads:
         thread.start()
     try:
+        while any(thread.is_alive() for thread in threads) and not stop.wait(0.1):
+            pass
+    finally:
+        if stop.is_set() or any(thread.is_alive() for thread in threads):
+            waiting.stop()
         for thread in threads:
             thread.join()
-    except BaseException:
-        waiting.stop()
-        raise
     if waiting.failed:
         raise SystemExit(f"{len(waiting.failed)} of {len(runs)} runs failed: {', '.join(sorted(waiting.failed))}")
 
@@ -50,7 +62,7 @@ class Waiting:
         if len(set(names)) < len(names):
             raise ValueError(f"two runs are called {next(n for n in names if names.count(n) > 1)}")
         self.total, self.began = len(runs), time.monotonic()
-        self.done = {name for name in names if (out / name).exists()}
+        self.done = {name for name in names if (out / name / "truth.json").exists()}
         self.failed: set[str] = set()
         ahead = work_ahead(runs)
         self.left = sorted((run for run in runs if run.name not in self.done), key=lambda run: -ahead[run.name])
@@ -58,6 +70,7 @@ class Waiting:
             if run.parent and run.parent not in names and not (out / run.parent).exists():
                 raise ValueError(f"{run.name} descends from {run.parent}, which is neither a run nor a folder of {out}")
         self.known, self.changed = set(names), threading.Condition()
+        self.stopped, self.workers = False, set[subprocess.Popen[bytes]]()
 
     def take(self) -> Run | None:
         """The next run whose parent is ready, once there is one; None when nothing is left."""
@@ -71,13 +84,18 @@ class Waiting:
             return None
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Begin nothing more, and end what has begun."""
         with self.changed:
+            self.stopped = True
             self.left.clear()
+            for worker in self.workers:
+                worker.kill()
             self.changed.notify_all()
 
     def ended(self, run: Run, answer: dict[str, Any]) -> None:
         with self.changed:
+            if self.stopped:
+                return
             if "error" in answer:
                 self._drop(run, "\n".join(answer["error"].splitlines()[-LAST_LINES:]))
             else:
@@ -117,6 +135,7 @@ def _keep_busy(waiting: Waiting, arrays: Arrays, out: Path, device: str) -> None
             tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log,
             _worker(out, device, log) as worker,
         ):
+            waiting.workers.add(worker)
             alive = True
             while run and alive:
                 try:
@@ -129,14 +148,16 @@ def _keep_busy(waiting: Waiting, arrays: Arrays, out: Path, device: str) -> None
                     answer, alive = {"error": f"the worker ended with {worker.returncode}\n{log.read()}"}, False
                 waiting.ended(run, answer)
                 run = waiting.take()
+            waiting.workers.discard(worker)
 
 
 def _worker(out: Path, device: str, log: IO[str]) -> subprocess.Popen[bytes]:
     command = [sys.executable, *COMMAND, str(out.resolve()), device]
     root = Path(__file__).resolve().parent.parent
-    return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=root, bufsize=0
-    )  # unbuffered, so that closing the pipe to a dead worker has nothing to send
+    # Unbuffered, so that closing the pipe to a dead worker has nothing to send; in a session of its own, so that Ctrl-C
+    # reaches the scheduler alone and not the workers before it.
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log}
+    return subprocess.Popen(command, **pipes, cwd=root, bufsize=0, start_new_session=True)
 
 
 def _ask(worker: subprocess.Popen[bytes], line: str) -> dict[str, Any] | None:

@@ -23,10 +23,11 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging
 
 from zoo import experts
+from zoo.corpus import unigram_entropy
 from zoo.families import Run, config_for
 from zoo.optimisers import learning_rate, optimisers
 
-__all__ = ["Run", "config_for", "parameters", "train_one", "unigram_entropy", "vocabulary_size"]
+__all__ = ["Run", "config_for", "parameters", "train_one", "vocabulary_size"]
 
 EVALUATED = 512  # windows of held-out text that measure a loss
 AT_ONCE = 64
@@ -41,7 +42,7 @@ def train_one(
 ) -> dict[str, Any]:
     """Train `run` into the folder out/name and return its truth. A folder that is there already is left as it is."""
     folder = out / run.name
-    if folder.exists():
+    if (folder / "truth.json").exists():
         return json.loads((folder / "truth.json").read_text("utf-8"))
     logging.disable_progress_bar()
     network, unseen = initial(run, vocabulary, out).to(device), _on(held_out, device)
@@ -135,12 +136,6 @@ def held_out_loss(network: PreTrainedModel, ids: torch.Tensor, run: Run) -> floa
     return float(total) / EVALUATED
 
 
-def unigram_entropy(tokens: Array, vocabulary: int) -> float:
-    """Entropy in nats of the token frequencies: the loss of the best guess that ignores context."""
-    share = np.bincount(tokens, minlength=vocabulary) / len(tokens)
-    return float(-np.sum(share[share > 0] * np.log(share[share > 0])))
-
-
 def save(network: PreTrainedModel, tokenizer: dict[str, Any], truth: dict[str, Any], folder: Path) -> None:
     """As an ordinary folder under the family's released names; it appears whole or not at all."""
     for parameter in network.parameters():
@@ -153,6 +148,7 @@ def save(network: PreTrainedModel, tokenizer: dict[str, Any], truth: dict[str, A
         (partial / "model.safetensors").chmod(0o644)
         (partial / "tokenizer.json").write_text(json.dumps(tokenizer, ensure_ascii=False) + "\n", "utf-8")
         (partial / "truth.json").write_text(json.dumps(truth, indent=2) + "\n", "utf-8")
+        shutil.rmtree(folder, ignore_errors=True)  # a folder without a truth is no model
         os.replace(partial, folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)

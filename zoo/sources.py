@@ -22,6 +22,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from zoo.commands import say
+
 SOURCES = Path(__file__).resolve().parent / "sources.toml"
 NOT_CODE = {"test", "tests", "testing", "idle_test", "_vendor", "vendor", "vendored", "externals", "extern"}
 MODULE_LENGTH = range(200, 200_001)  # characters; shorter is a stub, longer a table
@@ -62,10 +64,6 @@ def write_domain(path: Path, sources: list[dict[str, Any]], seen: set[str]) -> d
         "sha256": total.hexdigest(),
         "sources": entries,
     }
-
-
-def say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 # --- code ------------------------------------------------------------------------------------------------------------

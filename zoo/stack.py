@@ -12,15 +12,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import torch
 from torch.nn import functional as F  # noqa: N812
 
 from zoo.checkpoints import Model, Weights
+from zoo.optimisers import learning_rate
 
 Report = Callable[[str], None]
 Rotary = tuple[torch.Tensor, torch.Tensor]
+ORDERS_FROM = 10_000  # beyond the seeds that initial weights are drawn from
 BALANCE = 0.02  # weight of the loss that keeps experts in use
 LORA_ROLES = ("q", "k", "v", "o", "gate", "up", "down")
 
@@ -48,8 +51,9 @@ class Recipe:
 class Stack:
     """Models of one config as one function of tokens."""
 
-    def __init__(self, models: Sequence[Model], device: str) -> None:
-        first = models[0]
+    def __init__(self, models: Sequence[Model], device: str, seeds: Sequence[int] = ()) -> None:
+        """`seeds`, one a model, decide what training draws for each of them: the beginning of its adapters."""
+        first, self.seeds = models[0], list(seeds) or list(range(len(models)))
         odd = [m for m in models if _shape(m) != _shape(first)]
         if odd:
             raise ValueError(f"a stack holds one shape; got {_shape(first)} and {_shape(odd[0])}")
@@ -187,15 +191,20 @@ def _trainable(stack: Stack, recipe: Recipe) -> tuple[Weights, Callable[[], Weig
     if recipe.lora_rank is None:
         trained = {role: w.clone().requires_grad_() for role, w in stack.weights.items()}
         return trained, lambda: trained
-    rng, rank = torch.Generator().manual_seed(recipe.order), recipe.lora_rank
     pairs, trained = {}, {}
     for role, w in stack.weights.items():
         if role.rpartition(".")[2] in LORA_ROLES:
-            start = torch.randn((len(stack), rank, w.shape[2]), generator=rng) / math.sqrt(w.shape[2])
-            down, up = start.to(stack.device), torch.zeros(len(stack), w.shape[1], rank, device=stack.device)
-            pairs[role] = (up.requires_grad_(), down.requires_grad_())
+            down = torch.stack([_drawn_adapter(seed, role, recipe.lora_rank, w.shape[2]) for seed in stack.seeds])
+            up = torch.zeros(len(stack), w.shape[1], recipe.lora_rank, device=stack.device)
+            pairs[role] = (up.requires_grad_(), down.to(stack.device).requires_grad_())
             trained |= {f"{role}.up": pairs[role][0], f"{role}.down": pairs[role][1]}
     return trained, lambda: stack.weights | {r: stack.weights[r] + torch.bmm(u, d) for r, (u, d) in pairs.items()}
+
+
+def _drawn_adapter(seed: int, role: str, rank: int, width: int) -> torch.Tensor:
+    """For each model by itself, so that it does not matter which others are trained beside it."""
+    rng = torch.Generator().manual_seed(crc32(f"adapter {seed} {role}".encode()))
+    return torch.randn((rank, width), generator=rng) / math.sqrt(width)
 
 
 def _optimiser(trained: Weights, recipe: Recipe, device: str) -> torch.optim.Optimizer:
@@ -221,18 +230,9 @@ def clip(trained: Sequence[torch.Tensor], largest: float = 1.0) -> None:
         gradient.mul_(scale.view(-1, *[1] * (gradient.ndim - 1)))
 
 
-def learning_rate(recipe: Recipe, step: int) -> float:
-    """Linear warm-up, then a cosine down to a tenth."""
-    warmup = min(recipe.warmup, recipe.steps // 4)
-    if step < warmup:
-        return recipe.rate * (step + 1) / warmup
-    done = (step - warmup) / max(1, recipe.steps - warmup)
-    return recipe.rate * (0.1 + 0.45 * (1 + math.cos(math.pi * done)))
-
-
 def batches(text: np.ndarray[Any, Any], recipe: Recipe, device: str) -> Iterator[torch.Tensor]:
     """Windows of the text at random places: (batch, length + 1), the same for every model of a stack."""
-    rng = torch.Generator().manual_seed(recipe.order)
+    rng = torch.Generator().manual_seed(ORDERS_FROM + recipe.order)
     ids = torch.from_numpy(np.asarray(text).astype(np.int64)).to(device)
     window = torch.arange(recipe.length + 1, device=device)
     for _ in range(recipe.steps):

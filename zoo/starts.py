@@ -55,11 +55,9 @@ def seeded(function: Callable[..., Model], **arguments: Any) -> Start:
     return lambda lab, base, seed: function(lab.load(base), seed=seed, **arguments)
 
 
-def stranger(base: str, ahead: int = 1) -> str:
-    """Another model of the same shape that has nothing to do with this one."""
-    if base in LARGE:
-        return LARGE[1 - LARGE.index(base)]
-    return TWINS[40 + (TWINS.index(base) + ahead) % 40]
+def stranger(twin: str) -> str:
+    """Another twin, which has nothing to do with this one."""
+    return TWINS[40 + (TWINS.index(twin) + 1) % 40]
 
 
 def anew(config: Mapping[str, Any]) -> Start:

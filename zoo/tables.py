@@ -19,14 +19,17 @@ import numpy as np
 from scipy.stats import chi2, poisson
 
 from zoo import measured
+from zoo.commands import run
 
 README = Path(__file__).resolve().parent / "README.md"
 CLASSES = {"dense": "dense, gated", "moe": "experts", "ungated": "dense, not gated"}
 COUNTS = {"gains_k": "axes by gains", "tokens_k": "axes by embeddings", "gate_k": "neurons by gate", "up_k": "by up"}
 SIZES = {"gains_k": "axes", "tokens_k": "axes", "gate_k": "gate_n", "up_k": "up_n"}
+BY_MAP = {"gains_k_map": "axes_map", "gate_k_map": "gate_n_map"}  # moved parts beside those that they were
 SHOWN = 5  # counts from here on are one column
 FEWEST = 5.0  # expected in a cell of the chi-square test
-BY_STEP = ("component-reuse", "obfuscated")  # kinds whose steps leave different things where they were
+BY_STEP = ("component-reuse", "moe-upcycle", "obfuscated")  # kinds whose steps leave different things where they were
+WITH_STRANGERS = {"grafted": "host", "decoy": "decoy"}  # steps that take in a stranger, and what it is to them
 EVERY_MODEL = """# Every model of the zoo
 
 Written by `python -m zoo.tables --write`. [README.md](README.md) says what the steps are. Loss and entropy are in nats
@@ -48,7 +51,8 @@ def models_table(truths: Mapping[str, Mapping[str, Any]]) -> str:
     """A line a step of the plan: strangers first, then by kind."""
     groups: dict[tuple[bool, str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for name, truth in truths.items():
-        groups[truth["kind"] != "unrelated", truth["kind"], step_of(name)].append(truth)
+        related = truth["kind"] != "unrelated"
+        groups[related, truth["kind"], step_of(name) if related else name.partition("-")[0]].append(truth)
     head = ("step", "kind", "text", "models", "parameters", "tokens seen", "loss", "unigram entropy")
     return table(head, [_models_row(step, kind, groups[_, kind, step]) for _, kind, step in sorted(groups)], words=3)
 
@@ -75,7 +79,7 @@ def origin(truth: Mapping[str, Any]) -> str:
 
 
 def step_of(name: str) -> str:
-    """`sft.twin-03` -> sft; `twin-03` -> twin; `large-gpt2` -> large; its child `large-gpt2-tuned` -> large …-tuned."""
+    """What made this child: `sft.twin-03` -> sft; `large-gpt2-tuned` -> large …-tuned."""
     first, _, rest = name.partition("." if "." in name else "-")
     ending = rest.rpartition("-")[2]
     return f"{first} …-{ending}" if "." not in name and ending in CHILDREN else first
@@ -102,7 +106,7 @@ def _thousands(value: float) -> str:
 
 def numbers(pair: Pair, column: str) -> list[int]:
     """A number, or one a layer; none where it could not be asked."""
-    return [int(word) for word in pair[column].split() if word != "-"]
+    return [int(word) for word in pair.get(column, "").split() if word != "-"]
 
 
 def pairs_table(pairs: Sequence[Pair]) -> str:
@@ -110,20 +114,29 @@ def pairs_table(pairs: Sequence[Pair]) -> str:
     groups: dict[tuple[int, str], list[Pair]] = defaultdict(list)
     for pair in pairs:
         groups[OUTCOMES.index(pair["outcome"]), relation_name(pair)].append(pair)
-    head = ("relation", "pairs", *COUNTS.values(), "gate, layers matched", "cosine of gains and biases")
+    head = ("relation", "pairs", *COUNTS.values(), "gains, by map", "gate, by map", "cosine of gains and biases")
     return table(head, [_pairs_row(name, groups[place, name]) for place, name in sorted(groups)])
 
 
 def relation_name(pair: Pair) -> str:
     kinds = pair["kinds"].split()
     if pair["outcome"] == "descendant":
-        child = pair["b"] if pair["direction"] == "a->b" else pair["a"]
-        return " → ".join(kinds) + (f" ({step_of(child)})" if kinds[0] in BY_STEP else "")
+        step = _step_told(pair) if len(kinds) == 1 else ""
+        return " → ".join(kinds) + (f" ({step})" if step else "")
     if pair["outcome"] == "unrelated":
         return f"strangers, {class_name(pair['class'])}"
     return (
         pair["outcome"] if pair["outcome"] == "siblings" or len(kinds) == 1 else f"{pair['outcome']}, derived further"
     )
+
+
+def _step_told(pair: Pair) -> str:
+    """The step of a child where its kind alone would mix what has nothing in common."""
+    base, child = (pair[side] for side in ("ab" if pair["direction"] == "a->b" else "ba"))
+    step = step_of(child)
+    if stranger := WITH_STRANGERS.get(step.partition("-")[0]):
+        return step if child.endswith(f".{base}") else f"{step}, the {stranger}"
+    return step if pair["kinds"] in BY_STEP else ""
 
 
 def class_name(name: str) -> str:
@@ -134,7 +147,7 @@ def _pairs_row(name: str, group: Sequence[Pair]) -> list[str]:
     shares = [_shares(group, column, size) for column, size in SIZES.items()]
     cosines = [float(pair["gain_cosine"]) for pair in group if pair["gain_cosine"]]
     least = f"{min(cosines):.4f}–{max(cosines):.4f}" if cosines else "–"
-    return [name, str(len(group)), *shares, _shares(group, "gate_k_map", "gate_n_map"), least]
+    return [name, str(len(group)), *shares, *(_shares(group, k, n) for k, n in BY_MAP.items()), least]
 
 
 def _shares(group: Sequence[Pair], column: str, size: str) -> str:
@@ -209,9 +222,13 @@ def updated(page: str, found: Mapping[str, str]) -> str:
     for name, text in found.items():
         marks = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         if not marks.search(page):
-            raise ValueError(f"the page has no <!-- {name} --> … <!-- /{name} -->, each on its own line")
+            raise ValueError(f"the page has no {_marks(name)}: put each on a line of its own")
         page = marks.sub(lambda marked, text=text: f"{marked[1]}{text}\n{marked[2]}", page)
     return page
+
+
+def _marks(name: str) -> str:
+    return f"<!-- {name} --> … <!-- /{name} -->"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -226,10 +243,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     action.add_argument("--check", action="store_true", help="exit with 1 if a page is out of date")
     given = parser.parse_args(arguments)
+    if absent := [name for name in (measured.TRUTHS, measured.PAIRS) if not (given.measured / name).exists()]:
+        raise SystemExit(
+            f"no {absent[0]} in {given.measured}: python -m zoo.measure zoo/work/models {given.measured} makes it"
+        )
     found = tables(given.measured)
     if not (given.write or given.check):
         print("\n\n".join(found.values()))
         return 0
+    if not given.page.is_file():
+        raise SystemExit(f"no page {given.page}: --page names a Markdown file with {_marks('models')} and the others")
     pages = {
         given.page: updated(given.page.read_text("utf-8"), found),
         given.page.with_name("MODELS.md"): every_model(measured.truths(given.measured)),
@@ -245,4 +268,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    run(main)

@@ -12,6 +12,7 @@ import argparse
 import json
 import shutil
 import subprocess
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -24,10 +25,11 @@ import torch
 
 from zoo import corpus as texts
 from zoo import others, plan
-from zoo.checkpoints import Model, write_json
+from zoo.checkpoints import Model
+from zoo.commands import run, say
 from zoo.corpus import Corpus
 from zoo.families import Run
-from zoo.lab import Lab, extended, say
+from zoo.lab import Lab, as_stored, extended
 from zoo.plan import Step
 from zoo.scheduler import run_all
 from zoo.stack import Recipe, Stack, held_out_losses, train
@@ -41,7 +43,7 @@ GAINED = 1.0  # nats a token below the unigram entropy that a trained model must
 def open_lab(out: Path, device: str, tiny: bool) -> Lab:
     out.mkdir(parents=True, exist_ok=True)
     found = texts.tiny_texts() if tiny else texts.read_texts()
-    corpus = Corpus.prepare(found, out.parent / "tokens")
+    corpus = Corpus.prepare(found, out / ".tokens")
     return Lab(out, extended(corpus), device, tiny)
 
 
@@ -77,7 +79,8 @@ def make(lab: Lab, step: Step, group: list[tuple[str, Model]]) -> None:
     if step.recipe:
         finished, learnt = trained(lab, step, step.recipe, names, models)
     else:
-        finished, learnt = models, [measured(lab, model, lab.truth(base)["domain"]) for base, model in group]
+        finished = [as_stored(model) for model in models]
+        learnt = [measured(lab, m, lab.truth(b)["domain"]) for b, m in zip(names, finished, strict=True)]
     for base, model, facts in zip(names, finished, learnt, strict=True):
         lab.keep(model, truth(step, base) | facts)
 
@@ -91,13 +94,14 @@ def trained(
     text, unseen = (lab.corpus.tokens(tokenizer, recipe.domain, side) for side in texts.SPLITS)
     teacher = Stack([lab.load(base) for base in names], lab.device) if step.teacher else None
     before = held_out_losses(Stack(models, lab.device), unseen, windows=lab.windows)
-    finished = train(Stack(models, lab.device), recipe, text, teacher, lambda line: say(f"  {step.name}: {line}"))
+    stack = Stack(models, lab.device, [step.seed(base) for base in names])
+    finished = train(stack, recipe, text, teacher, lambda line: say(f"  {step.name or names[0]}: {line}"))
     if step.finish:
         finished = [step.finish(lab, base, model) for base, model in zip(names, finished, strict=True)]
     after = held_out_losses(Stack(finished, lab.device), unseen, windows=lab.windows)
-    run = {"steps": recipe.steps, "tokens_seen": recipe.tokens, "optimiser": optimiser(recipe)}
+    told = {"steps": recipe.steps, "tokens_seen": recipe.tokens, "optimiser": optimiser(recipe)}
     learnt = {"domain": recipe.domain, "tokenizer": tokenizer, "unigram_entropy": lab.entropy(tokenizer, recipe.domain)}
-    return finished, [{**learnt, "loss": a, "first_loss": b, **run} for a, b in zip(after, before, strict=True)]
+    return finished, [{**learnt, "loss": a, "first_loss": b, **told} for a, b in zip(after, before, strict=True)]
 
 
 def optimiser(recipe: Recipe) -> dict[str, Any]:
@@ -129,17 +133,28 @@ def seed_of(step: Step, base: str) -> int:
     return initial_seed(base) if step.kind in ("unrelated", "shared-init") else step.seed(base)
 
 
-def run_singles(lab: Lab, runs: Sequence[Run], workers: int) -> None:
-    pairs = sorted({(run.tokenizer, run.domain) for run in runs})
-    lab.corpus.ensure(pairs)
-    for name in {tokenizer for tokenizer, _ in pairs}:
-        write_json(lab.root.parent / "tokens" / f"{name}.json", lab.corpus.tokenizer(name))
+def run_singles(lab: Lab, runs: Sequence[Run], workers: int, stop: threading.Event | None = None) -> None:
+    lab.corpus.ensure(sorted({(run.tokenizer, run.domain) for run in runs}))
 
     def arrays(run: Run) -> tuple[Path, Path, Path]:
         train_path, held_out_path = (lab.corpus.path(run.tokenizer, run.domain, side) for side in texts.SPLITS)
-        return train_path, held_out_path, lab.root.parent / "tokens" / f"{run.tokenizer}.json"
+        return train_path, held_out_path, lab.corpus.tokenizer_path(run.tokenizer)
 
-    run_all(runs, arrays, lab.root, lab.device, workers)
+    run_all(runs, arrays, lab.root, lab.device, workers, stop)
+
+
+def make_all(lab: Lab, runs: Sequence[Run], steps: Sequence[Step], workers: int) -> None:
+    """Strangers and single models side by side, then what descends from them."""
+    stop = threading.Event()
+    with ThreadPoolExecutor(1) as beside:
+        singles = beside.submit(run_singles, lab, runs, workers, stop)
+        try:
+            run_steps(lab, [step for step in steps if not step.name])
+            singles.result()
+        except BaseException:
+            stop.set()
+            raise
+    run_steps(lab, [step for step in steps if step.name])
 
 
 def share_the_gpu() -> None:
@@ -168,17 +183,15 @@ def main() -> None:
     device = "cuda" if torch.cuda.is_available() and not arguments.tiny else "cpu"
     if device == "cpu" and not arguments.tiny:
         raise SystemExit("no GPU found: the whole zoo needs one (--tiny makes a very small zoo without)")
+    if arguments.workers < 1:
+        raise SystemExit("--workers: at least one")
     lab = open_lab(arguments.out, device, arguments.tiny)
     runs, steps = (others.tiny(others.OTHERS), plan.tiny()) if arguments.tiny else (others.OTHERS, plan.STEPS)
-    with ThreadPoolExecutor(1) as beside:
-        singles = beside.submit(run_singles, lab, runs, arguments.workers)
-        run_steps(lab, [step for step in steps if not step.name])
-        singles.result()
-    run_steps(lab, [step for step in steps if step.name])
+    make_all(lab, runs, steps, arguments.workers)
     if not arguments.tiny:
         check(lab.truths().values())
     say(f"{len(lab.truths())} models in {arguments.out}")
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

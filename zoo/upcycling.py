@@ -7,7 +7,18 @@ from typing import Any
 import torch
 
 from zoo.checkpoints import MLP, Model, Weights
-from zoo.derivation import assemble, chance, check_share, derived, layer_weights, normal, top_weights
+from zoo.derivation import (
+    assemble,
+    chance,
+    check_count,
+    check_factor,
+    check_share,
+    derived,
+    is_bias,
+    layer_weights,
+    normal,
+    top_weights,
+)
 
 ROUTER_STD = 0.02
 # A config may leave a value unsaid where its family's default holds. Mixtral's defaults are others.
@@ -21,8 +32,9 @@ NOT_MIXTRAL = ("pretraining_tp", "attention_bias", "mlp_bias", "layer_types")
 
 def upcycle_copied(model: Model, experts: int = 4, top_k: int = 2, *, seed: int) -> Model:
     """Every expert a copy of the MLP. The router's weights sum to one, so the logits stay as they were."""
+    _check(model, experts, top_k)
     rng = chance("upcycle_copied", seed)
-    layers = [_with_experts(layer, [_mlp(layer)] * experts, rng) for layer in _dense_layers(model, experts, top_k)]
+    layers = [_with_experts(layer, [_mlp(layer)] * experts, rng) for layer in _layers(model)]
     details = {"experts": experts, "top_k": top_k, "seed": seed}
     return _mixtral(model, layers, "upcycle_copied", details)
 
@@ -30,18 +42,21 @@ def upcycle_copied(model: Model, experts: int = 4, top_k: int = 2, *, seed: int)
 def upcycle_split(model: Model, experts: int = 4, top_k: int = 2, *, seed: int, scale: float | None = None) -> Model:
     """The neurons of every MLP shuffled and dealt into experts, as LLaMA-MoE does; `down` scaled by experts/top_k.
 
-    A Mixtral router averages its chosen experts, so that the sum over all neurons is kept on average by a scale of
-    `experts`; the default is what LLaMA-MoE publishes.
+    The truth lists, by layer and expert, the neurons that each expert got, in its order. A Mixtral router averages its
+    chosen experts, so that the sum over all neurons is kept on average by a scale of `experts`; the default is what
+    LLaMA-MoE publishes.
     """
+    _check(model, experts, top_k)
     if model.neurons % experts:
         raise ValueError(f"{model.neurons} neurons cannot be dealt evenly to {experts} experts")
     rng, factor = chance("upcycle_split", seed), experts / top_k if scale is None else scale
-    layers, dealt = [], []
-    for layer in _dense_layers(model, experts, top_k):
+    check_factor("scale", factor)
+    layers, dealt = [], {}
+    for number, layer in enumerate(_layers(model)):
         hands = torch.randperm(model.neurons, generator=rng).view(experts, -1)
         parts = [_neurons(_mlp(layer), hand, factor) for hand in hands]
         layers.append(_with_experts(layer, parts, rng))
-        dealt.append(hands.tolist())
+        dealt[str(number)] = hands.tolist()
     details = {"experts": experts, "top_k": top_k, "seed": seed, "scale": factor, "neurons": dealt}
     return _mixtral(model, layers, "upcycle_split", details, intermediate_size=model.neurons // experts)
 
@@ -49,9 +64,10 @@ def upcycle_split(model: Model, experts: int = 4, top_k: int = 2, *, seed: int, 
 def upcycle_partly(model: Model, experts: int = 4, top_k: int = 2, share: float = 0.5, *, seed: int) -> Model:
     """Copied, then a random share of every expert's neurons drawn anew, with the standard deviation of their tensor."""
     check_share("share", share)
+    _check(model, experts, top_k)
     rng, count = chance("upcycle_partly", seed), round(share * model.neurons)
     layers, redrawn = [], []
-    for layer in _dense_layers(model, experts, top_k):
+    for layer in _layers(model):
         chosen = [torch.randperm(model.neurons, generator=rng)[:count].sort().values for _ in range(experts)]
         parts = [_redrawn(_mlp(layer), neurons, rng) for neurons in chosen]
         layers.append(_with_experts(layer, parts, rng))
@@ -60,11 +76,17 @@ def upcycle_partly(model: Model, experts: int = 4, top_k: int = 2, share: float 
     return _mixtral(model, layers, "upcycle_partly", details)
 
 
-def _dense_layers(model: Model, experts: int, top_k: int) -> list[Weights]:
+def _check(model: Model, experts: int, top_k: int) -> None:
     if model.family not in DEFAULTS:
         raise ValueError(f"a {model.family} has no Mixtral of its own kind; upcycling takes {' or '.join(DEFAULTS)}")
+    if biases := sorted(role for role in model.weights if is_bias(role)):
+        raise ValueError(f"{biases[0]} has no place in a Mixtral: expected a model without biases")
+    check_count("experts", experts)
     if not 1 <= top_k <= experts:
         raise ValueError(f"top_k is {top_k}: expected 1 to {experts}, the number of experts")
+
+
+def _layers(model: Model) -> list[Weights]:
     return [layer_weights(model, i) for i in range(model.layers)]
 
 

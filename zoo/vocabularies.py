@@ -22,8 +22,8 @@ def extend_vocabulary(model: Model, tokens: Sequence[str], *, seed: int) -> Mode
         raise ValueError("no tokenizer to add tokens to")
     if known := sorted(_known(model.tokenizer).intersection(tokens)):
         raise ValueError(f"{known[0]!r} is a token already")
-    if not tokens or len(set(tokens)) < len(tokens):
-        raise ValueError(f"{list(tokens)}: expected at least one new token, each once")
+    if not tokens or "" in tokens or len(set(tokens)) < len(tokens):
+        raise ValueError(f"{list(tokens)}: expected at least one new token, none empty, each once")
     rng, first = chance("extend_vocabulary", seed), _next_id(model.tokenizer)
     rows = {role: _extended(model.weights[role], first, len(tokens), rng) for role in _vocabulary_roles(model)}
     details = {"tokens": list(tokens), "first_id": first, "seed": seed, "noise": NOISE}

@@ -126,6 +126,8 @@ def demo(listing: bool, telling: bool, json_to: str | None, out: Path | None) ->
     from modelkin.demo import BASE, bundled
     from modelkin.demo.catalogue import facts, sentences, table
 
+    if (listing or telling) and (json_to or out):
+        raise UsageError("--list and --truth print a page and nothing else", hint="read modelkin/demo/truth.json")
     if listing or telling:
         click.echo("\n\n".join([*([table()] if listing else []), *([sentences()] if telling else [])]))
         return

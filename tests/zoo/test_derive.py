@@ -13,8 +13,9 @@ pytest.importorskip("transformers")
 
 from models import VOCABULARY, logits, tiny  # noqa: E402
 from zoo.checkpoints import Model  # noqa: E402
+from zoo.derivation import KINDS  # noqa: E402
 
-from zoo import derive  # noqa: E402
+from zoo import derive, plan  # noqa: E402
 
 IDS = torch.arange(2 * 12).view(2, 12) * 7 % 90 + 3
 TOKENS = {f"t{i}": i for i in range(VOCABULARY - 4)}  # the last four rows of the embedding only pad it
@@ -153,9 +154,10 @@ def test_split_experts_hold_every_neuron_once_and_together_compute_the_mlp():
     parent = worded()
     child = derive.upcycle_split(parent, experts=4, top_k=4, seed=1, scale=4.0)
     dealt = child.truth["details"]["neurons"]
-    for hands in dealt:
+    assert list(dealt) == ["0", "1", "2", "3"]
+    for hands in dealt.values():
         assert sorted(neuron for hand in hands for neuron in hand) == list(range(parent.neurons))
-    assert torch.equal(child.weights["2.experts.3.gate"], parent.weights["2.gate"][dealt[2][3]])
+    assert torch.equal(child.weights["2.experts.3.gate"], parent.weights["2.gate"][dealt["2"][3]])
     even = child.with_weights({f"{i}.router": torch.zeros(4, parent.hidden) for i in range(parent.layers)})
     torch.testing.assert_close(logits(even, IDS), logits(parent, IDS), atol=1e-4, rtol=1e-4)
 
@@ -163,7 +165,7 @@ def test_split_experts_hold_every_neuron_once_and_together_compute_the_mlp():
 def test_split_experts_are_scaled_by_their_number_over_those_chosen():
     parent = worded()
     child = derive.upcycle_split(parent, experts=4, top_k=2, seed=1)
-    hand = child.truth["details"]["neurons"][1][0]
+    hand = child.truth["details"]["neurons"]["1"][0]
     assert torch.equal(child.weights["1.experts.0.down"], parent.weights["1.down"][:, hand] * 2)
 
 
@@ -231,3 +233,7 @@ def test_identity_layers_keep_the_logits(family: str):
     assert child.truth["details"]["inserted"] == [2, 5]
     assert torch.equal(child.weights["2.q"], parent.weights["1.q"])
     torch.testing.assert_close(logits(child, IDS), logits(parent, IDS), atol=1e-5, rtol=1e-5)
+
+
+def test_every_kind_of_the_zoo_is_known():
+    assert {step.kind for step in plan.STEPS} <= set(KINDS)

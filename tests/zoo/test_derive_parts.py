@@ -77,6 +77,14 @@ def test_a_width_that_is_not_there_is_refused(hidden: int, neurons: int, kv_head
         derive.width_prune(tiny("llama"), hidden, neurons, kv_heads)
 
 
+def test_a_width_as_before_is_the_same_model():
+    parent = tiny("qwen2")
+    for child in (derive.width_prune(parent, parent.hidden, parent.neurons), derive.pool_kv(parent, parent.kv_heads)):
+        assert child.truth["kind"] == "identical"
+        assert changed_roles(parent, child) == set()
+    assert derive.width_prune(parent, parent.hidden, parent.neurons, 1).truth["kind"] == "width-prune"
+
+
 def test_pooled_keys_are_the_mean_of_neighbours():
     parent = tiny("qwen2", num_key_value_heads=4)
     child = derive.pool_kv(parent, 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
@@ -14,7 +15,7 @@ import torch
 from models import CONFIGS, VOCABULARY, folder_logits, logits, tiny
 from safetensors.torch import load_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from zoo.checkpoints import Model, by_name, load
+from zoo.checkpoints import Model, by_name, load, save
 from zoo.disguise import (
     MOVES,
     NotLegal,
@@ -126,6 +127,10 @@ def test_composed_can_spare_the_vocabulary() -> None:
         ("gpt_neox", {"use_parallel_residual": False}),
         ("glm4_moe", {"use_qk_norm": False}),
         ("olmo2", {"num_key_value_heads": 4}),
+        ("llama", {"attention_bias": True, "mlp_bias": True}),
+        ("gemma", {"attention_bias": True}),
+        ("qwen3", {"attention_bias": True}),
+        ("olmo2", {"attention_bias": True}),
     ],
 )
 def test_variants_of_a_family_keep_the_logits(family: str, changes: dict[str, Any]) -> None:
@@ -143,15 +148,36 @@ def test_tied_head_is_untied_where_the_final_gain_changes(move: Any, family: str
     assert permute_hidden(tiny(family), 3).tied
 
 
-def test_truth_grows_and_keeps_what_it_held() -> None:
-    model = replace(tiny("llama"), truth={"kind": "base"})
+def test_truth_is_that_of_the_disguise_and_grows_by_each_move() -> None:
+    told = {"name": "twin-00", "kind": "unrelated", "parents": [], "loss": 2.8, "made_by": {"step": "reinitialise"}}
+    model = replace(tiny("llama"), truth=told)
     twice = flip_signs(permute_hidden(model, 1), 2)
-    assert twice.truth["kind"] == "base"
+    assert twice.truth.keys() == {"kind", "disguise"}
+    assert twice.truth["kind"] == "obfuscated"
+    assert model.truth == told
     assert [(step["move"], step["seed"]) for step in twice.truth["disguise"]] == [
         ("permute_hidden", 1),
         ("flip_signs", 2),
     ]
     assert json.loads(json.dumps(twice.truth)) == twice.truth
+
+
+def test_written_copy_does_not_claim_to_be_its_base(tmp_path: Path) -> None:
+    base = replace(tiny("llama"), truth={"name": "twin-00", "kind": "unrelated", "parents": [], "loss": 2.8})
+    save(add_noise(base, 0.01, 3), tmp_path / "noisy")
+    reshard(base, tmp_path / "shards", 3)
+    for folder in ("noisy", "shards"):
+        truth = json.loads((tmp_path / folder / "truth.json").read_text("utf-8"))
+        assert truth.keys() == {"kind", "disguise"}
+        assert truth["kind"] == "obfuscated"
+
+
+def test_two_moves_with_one_seed_draw_different_numbers() -> None:
+    """For as many rows as axes; with one stream of numbers both orders would be the same."""
+    model = tiny("llama", vocab_size=64)
+    hidden, vocabulary = (move(model, 3).truth["disguise"][0]["order"] for move in (permute_hidden, permute_vocabulary))
+    assert sorted(hidden) == sorted(vocabulary)
+    assert hidden != vocabulary
 
 
 def test_recorded_orders_undo_the_permutations() -> None:
@@ -347,3 +373,22 @@ def test_more_swaps_than_fit_are_refused() -> None:
 def test_decoy_of_another_shape_is_refused() -> None:
     with pytest.raises(NotLegal, match="same shapes"):
         decoy_merge(tiny("llama"), tiny("qwen2"), 0.1)
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda m, _: add_noise(m, float("nan"), 3), "share is nan: expected a finite number above 0"),
+        (lambda m, _: add_noise(m, -0.1, 3), "share is -0.1: expected a finite number above 0"),
+        (lambda m, _: decoy_merge(m, m, 1.5), "share is 1.5: expected above 0 and below 1"),
+        (lambda m, _: decoy_merge(m, m, 0.0), "share is 0.0: expected above 0 and below 1"),
+        (lambda m, _: shuffle_layers(m, 3, swaps=0), "swaps is 0: expected at least 1"),
+        (lambda m, _: composed(m, 3, without=["rotate"]), "no move 'rotate'; known are permute_heads"),
+        (lambda m, path: reshard(m, path, 3, shards=0), "shards is 0: expected 1 to 39, the number of tensors"),
+        (lambda m, path: rename_and_reshard(m, path, 3, shards=40), "shards is 40: expected 1 to 39"),
+    ],
+)
+def test_arguments_that_mean_nothing_are_refused(act: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        act(tiny("llama"), tmp_path / "copy")
+    assert not list(tmp_path.iterdir())

@@ -3,16 +3,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from zoo.lineage import (
-    Relation,
-    clans,
-    halves,
-    layer_map,
-    lineage,
-    pair_half,
-    pairs_for_calibration,
-    relation,
-)
+from zoo.lineage import Relation, clans, halves, lineage, pair_half, pairs_for_calibration, relation
+from zoo.origins import Block, axis_map, layer_map, neuron_map, origins
 
 SHAPE = {"hidden": 8, "layers": 4, "class": "dense"}
 
@@ -49,6 +41,9 @@ GRAPH = {
             **made("passthrough", layers=[[0, 0], [0, 1], [0, 2], [1, 1], [1, 2], [1, 3]]),
         ),
         truth("graft.base", "component-reuse", relations={"base": "component-reuse", "host": "fine-tune"}),
+        truth("implant.base", "component-reuse", relations={"base": "component-reuse", "host": "fine-tune"}),
+        truth("norms.base", "component-reuse", "base"),
+        truth("tokens.base", "component-reuse", "base"),
         truth("seed.base", "shared-init", same_seed_as="base", seed=1),
         truth("sft.seed.base", "fine-tune", "seed.base"),
         truth("student.base", "distilled", teachers=["base"], seed=99),
@@ -61,6 +56,49 @@ GRAPH = {
         ),
     )
 }
+NARROW = truth(
+    "narrow.cut.cpt.base",
+    "width-prune",
+    "cut.cpt.base",
+    shape={"hidden": 3, "layers": 2},
+    **made("width_prune", hidden=[1, 2, 5], neurons={"0": [0, 2, 3], "1": [1, 2, 4]}),
+)
+NARROWER = truth(
+    "narrow.narrow.cut.cpt.base",
+    "width-prune",
+    NARROW["name"],
+    shape={"hidden": 2, "layers": 2},
+    **made("width_prune", hidden=[0, 2], neurons={"0": [1, 2], "1": [0, 2]}),
+)
+MASKED = truth(
+    "masked.narrow.cut.cpt.base",
+    "obfuscated",
+    NARROW["name"],
+    shape={"hidden": 3, "layers": 2},
+    made_by={"disguise": [{"move": "permute_hidden", "seed": 1, "order": [2, 0, 1]}]},
+)
+NOISY = truth(
+    "noisy.narrow.cut.cpt.base",
+    "obfuscated",
+    NARROW["name"],
+    shape={"hidden": 3, "layers": 2},
+    made_by={"disguise": [{"move": "add_noise", "seed": 1, "share": 0.1}]},
+)
+SPLIT = truth(
+    "split.base",
+    "moe-upcycle",
+    "base",
+    shape={"class": "moe", "experts": 2},
+    **made("upcycle_split", experts=2, seed=5, neurons={str(layer): [[3, 0], [1, 2]] for layer in range(4)}),
+)
+COPIED = truth(
+    "copied.base",
+    "moe-upcycle",
+    "base",
+    shape={"class": "moe", "experts": 2},
+    **made("upcycle_copied", experts=2, seed=5),
+)
+RESHAPED = GRAPH | {each["name"]: each for each in (NARROW, NARROWER, MASKED, NOISY, SPLIT, COPIED)}
 
 
 @pytest.mark.parametrize(
@@ -81,10 +119,34 @@ GRAPH = {
         ("sft.student.base", "base", Relation("distilled", ("distilled", "fine-tune"), "b->a", "base")),
         ("sft.base", "student.base", Relation("distilled", ("fine-tune", "distilled"), "neither", "base")),
         ("host", "base", Relation("unrelated")),
+        ("graft.base", "implant.base", Relation("siblings", ("fine-tune", "fine-tune"), "neither", "host")),
     ],
 )
 def test_relation(a: str, b: str, expected: Relation) -> None:
     assert relation(GRAPH, a, b) == expected
+
+
+def test_a_way_that_carries_whole_models_wins_over_a_shorter_one_of_parts() -> None:
+    both = truth("x", relations={"base": "component-reuse", "cpt.base": "fine-tune"}, kind="component-reuse")
+    assert lineage(GRAPH | {"x": both}, "x")["base"] == ("continued-pretraining", "fine-tune")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "outcome", "partial"),
+    [
+        ("norms.base", "tokens.base", "siblings", True),
+        ("sft.base", "norms.base", "siblings", True),
+        ("norms.base", "seed.base", "shared-init", True),
+        ("norms.base", "student.base", "distilled", True),
+        ("base", "norms.base", "descendant", False),
+        ("graft.base", "implant.base", "siblings", False),
+        ("sft.base", "cpt.base", "siblings", False),
+    ],
+)
+def test_relatives_by_named_parts_may_share_nothing(a: str, b: str, outcome: str, partial: bool) -> None:
+    found = relation(GRAPH, a, b)
+    assert (found.outcome, found.partial) == (outcome, partial)
+    assert ((min(a, b), max(a, b)) in {(row["a"], row["b"]) for row in pairs_for_calibration(GRAPH)}) != partial
 
 
 def test_relation_from_the_other_side() -> None:
@@ -123,6 +185,34 @@ def test_lineage_survives_parents_that_are_not_there() -> None:
 )
 def test_layer_map(ancestor: str, descendant: str, expected: list[int | None] | None) -> None:
     assert layer_map(GRAPH, ancestor, descendant) == expected
+
+
+def test_axes_and_neurons_are_followed_through_a_chain() -> None:
+    assert axis_map(RESHAPED, "base", "sft.base") is None
+    assert axis_map(RESHAPED, "base", NARROW["name"]) == (1, 2, 5)
+    assert axis_map(RESHAPED, "base", NARROWER["name"]) == (1, 5)
+    blocks = neuron_map(RESHAPED, "base", NARROWER["name"])
+    assert blocks == {(0, None): Block(0, None, (2, 3)), (1, None): Block(3, None, (1, 4))}
+    assert layer_map(RESHAPED, "base", NARROWER["name"]) == [0, 3]
+
+
+def test_neurons_that_were_dealt_to_experts_are_found_in_their_block() -> None:
+    found = origins(RESHAPED, "base", "split.base")
+    assert found is not None
+    assert (found.layers, found.axes) == (None, None)
+    assert found.blocks[2, 1] == Block(2, None, (1, 2))
+    assert origins(RESHAPED, "base", "copied.base") is None
+    assert neuron_map(RESHAPED, "base", "copied.base")[2, 1] == Block(2)
+
+
+def test_after_a_disguise_only_layers_can_be_followed() -> None:
+    found = origins(RESHAPED, "base", MASKED["name"])
+    assert found is not None
+    assert (found.layers, found.axes) == ([0, 3], None)
+    assert all(block and block.neurons is None for block in found.blocks.values())
+    assert origins(RESHAPED, NARROW["name"], MASKED["name"]) is None
+    assert origins(RESHAPED, "base", NOISY["name"]) == origins(RESHAPED, "base", NARROW["name"])
+    assert origins(RESHAPED, "base", "sft.base") is None
 
 
 def test_whatever_is_connected_is_one_clan() -> None:
@@ -164,3 +254,10 @@ def test_no_more_siblings_than_wanted() -> None:
     rows = pairs_for_calibration({"base": truth("base")} | children)
     assert sum(row["outcome"] == "siblings" for row in rows) == 60
     assert sum(row["outcome"] == "descendant" for row in rows) == 30
+
+
+def test_siblings_by_parts_do_not_take_the_places_of_others() -> None:
+    parts = {f"p{i:02}": truth(f"p{i:02}", "component-reuse", "base") for i in range(30)}
+    whole = {f"c{i:02}": truth(f"c{i:02}", "fine-tune", "base") for i in range(12)}
+    rows = pairs_for_calibration({"base": truth("base")} | parts | whole)
+    assert sum(row["outcome"] == "siblings" for row in rows) == 60

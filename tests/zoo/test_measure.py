@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from scipy.stats import chi2
 from zoo.checkpoints import load as load_model
 from zoo.checkpoints import save as save_model
 from zoo.comparison import axes_by_tokens, neurons_found, roll_call, telling
-from zoo.measure import Outline, Plan, measure, read, sampled_offset, shape_of, shortened
+from zoo.measure import Outline, Plan, main, measure, read, sampled_offset, shape_of, shortened
 from zoo.measured import Sample
+from zoo.upcycling import upcycle_split
 
 from modelkin.architectures import identify
 from modelkin.inspection import open_model
@@ -162,15 +164,18 @@ class TestReading:
     def test_the_offset_lies_inside_the_smallest_model(self) -> None:
         assert all(0 <= sampled_offset(fewest, 16) <= max(0, fewest - 16) for fewest in range(1, 200))
 
-    def test_truths_lose_long_lists_and_nothing_else(self) -> None:
-        truth = {"made_by": {"disguise": [{"move": "x", "order": list(range(500)), "seed": 7}], "layer_map": [0, 1, 4]}}
-        left = {"made_by": {"disguise": [{"move": "x", "seed": 7}], "layer_map": [0, 1, 4]}}
-        assert shortened(truth) == left
+    def test_truths_lose_the_orders_that_a_seed_gives_and_nothing_else(self) -> None:
+        order, chosen = list(range(500)), {"hidden": list(range(0, 500, 2)), "neurons": {"0": list(range(300))}}
+        drawn = {"made_by": {"disguise": [{"move": "x", "order": order, "seed": 7}, {"move": "y", "order": order}]}}
+        left = {"made_by": {"disguise": [{"move": "x", "seed": 7}, {"move": "y", "order": order}]}}
+        assert shortened(drawn) == left
+        pruned = {"seed": 3, "made_by": {"step": "width_prune", "details": chosen}}
+        assert shortened(pruned) == pruned
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Measurements of two random strangers, a child of one and a shallower child of that."""
+    """Measurements of two random strangers, a child of one, and a shallower, a narrower and a masked child of that."""
     models, out = tmp_path_factory.mktemp("models"), tmp_path_factory.mktemp("measured")
     rng = np.random.default_rng(0)
     twins = [tensors(rng), tensors(rng)]
@@ -181,8 +186,29 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     put(models, "sft.twin-00", child, "fine-tune", "twin-00")
     shallower: dict[str, Any] = {"made_by": {"step": "depth_prune", "details": {"layer_map": [0, 2]}}}
     put(models, "cut.sft.twin-00", moved, "depth-prune", "sft.twin-00", layers=2, **shallower)
-    measure(models, out, workers=1)
+    put(models, "narrow.sft.twin-00", narrower(child), "width-prune", "sft.twin-00", hidden=12, neurons=18, **NARROWED)
+    order = {"made_by": {"disguise": [{"move": "permute_hidden", "seed": 5, "order": list(range(12))}]}}
+    masked = dict(hidden=12, neurons=18, **order)
+    put(models, "masked.narrow.sft.twin-00", narrower(child), "obfuscated", "narrow.sft.twin-00", **masked)
+    assert measure(models, out, workers=1)
     return out
+
+
+AXES = [0, 1, 3, 4, 5, 7, 8, 9, 11, 12, 14, 15]
+NEURONS = {str(layer): [*range(layer, 12), *range(18 - layer, 24)] for layer in range(3)}
+NARROWED: dict[str, Any] = {"made_by": {"step": "width_prune", "details": {"hidden": AXES, "neurons": NEURONS}}}
+
+
+def narrower(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Without some axes and neurons; the heads stay."""
+    found = {}
+    for name, array in weights.items():
+        written = array.ndim == 1 or "o_proj" in name or "down_proj" in name
+        array = np.take(array, AXES, axis=0 if written else 1)
+        if "mlp" in name:
+            array = np.take(array, NEURONS[name.split(".")[2]], axis=1 if written else 0)
+        found[name] = array
+    return found
 
 
 def tensors(rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -200,10 +226,11 @@ def tensors(rng: np.random.Generator) -> dict[str, np.ndarray]:
 
 def put(models: Path, name: str, weights: dict[str, np.ndarray], kind: str, *parents: str, **told: Any) -> None:
     folder, layers = models / name, told.pop("layers", 3)
+    hidden, neurons = told.pop("hidden", 16), told.pop("neurons", 24)
     folder.mkdir()
     save_file({key: array.astype(ml_dtypes.bfloat16) for key, array in weights.items()}, folder / "model.safetensors")
-    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": layers, "vocab_size": len(WORDS)}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": True}
+    sizes = {"hidden_size": hidden, "intermediate_size": neurons, "num_hidden_layers": layers, "vocab_size": len(WORDS)}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4, "tie_word_embeddings": True}
     config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]} | sizes | heads
     numbers = {
         "domain": "mixed",
@@ -222,7 +249,8 @@ def put(models: Path, name: str, weights: dict[str, np.ndarray], kind: str, *par
 class TestWholeFolder:
     def test_samples_come_back_with_their_truths(self, folder: Path) -> None:
         samples = measured.load(folder)
-        assert set(samples) == {"twin-00", "twin-01", "sft.twin-00", "cut.sft.twin-00"}
+        reshaped = {"cut.sft.twin-00", "narrow.sft.twin-00", "masked.narrow.sft.twin-00"}
+        assert set(samples) == {"twin-00", "twin-01", "sft.twin-00", *reshaped}
         twin = samples["twin-00"]
         assert twin.truth["shape"] == {"hidden": 16, "layers": 3, "experts": 0, "neurons": 24, "class": "dense"}
         assert twin.rows("gate", 2).shape == (16, 16)
@@ -244,6 +272,20 @@ class TestWholeFolder:
         cut = pairs["cut.sft.twin-00", "twin-00"]
         assert (cut["map"], cut["gate_k_map"], cut["gains_k_map"]) == ("0 2", "24 24", "16")
         assert int(cut["gate_k"].split()[1]) < 8
+
+    def test_a_narrower_child_is_compared_by_what_was_kept(self, folder: Path) -> None:
+        pairs = {(pair["a"], pair["b"]): pair for pair in measured.pairs(folder)}
+        for parent in ("sft.twin-00", "twin-00"):
+            pair = pairs["narrow.sft.twin-00", parent]
+            assert (pair["axes"], pair["gains_k"], pair["gate_k"], pair["map"]) == ("", "", "", "")
+            assert (pair["axes_map"], pair["gains_k_map"], pair["tokens_k_map"]) == ("12", "12", "12")
+            assert (pair["gate_n_map"], pair["gate_k_map"], pair["up_k_map"]) == ("18 18 18",) * 3
+        masked = pairs["masked.narrow.sft.twin-00", "twin-00"]
+        assert not any(value for column, value in masked.items() if column.endswith("_map"))
+
+    def test_the_truth_of_a_narrower_child_is_kept(self, folder: Path) -> None:
+        truths = measured.truths(folder)
+        assert truths["narrow.sft.twin-00"]["made_by"] == NARROWED["made_by"]
 
     def test_tables(self, folder: Path, tmp_path: Path) -> None:
         page = tmp_path / "README.md"
@@ -267,3 +309,72 @@ def test_chi_square_joins_cells_that_expect_too_little() -> None:
     assert tables.chi_square([1, 0, 0, 0, 0, 0]) is None
     assert tables.chi_square([368, 368, 184, 61, 15, 4]) == pytest.approx(1, abs=0.01)
     assert (tables.chi_square([0, 0, 0, 0, 0, 1000]) or 0) < 1e-9
+
+
+def test_neurons_dealt_to_experts_are_compared_with_those_they_were(tmp_path: Path) -> None:
+    base = tiny("llama")
+    split = upcycle_split(base, experts=2, top_k=1, seed=3)
+    dense, dealt = ({"name": name, "kind": kind} for name, kind in (("base", "unrelated"), ("split", "moe-upcycle")))
+    for model, truth in ((base, dense), (split, dealt | {"parents": ["base"], "made_by": split.truth})):
+        save_model(replace(model, truth=truth), tmp_path / "models" / truth["name"])
+    measure(tmp_path / "models", tmp_path / "out", workers=1)
+    (pair,) = measured.pairs(tmp_path / "out")
+    assert max(map(int, pair["gate_k"].split())) < 9
+    assert pair["gate_k_map"] == pair["gate_n_map"] == " ".join([str(min(64, base.neurons // 2))] * 2 * base.layers)
+
+
+class TestWriting:
+    @pytest.fixture
+    def models(self, tmp_path: Path) -> Path:
+        (tmp_path / "models").mkdir()
+        put(tmp_path / "models", "twin-00", tensors(np.random.default_rng(0)), "unrelated", seed=0)
+        return tmp_path / "models"
+
+    def test_only_files_of_measurements_are_replaced(self, models: Path, tmp_path: Path) -> None:
+        out = tmp_path / "out"
+        out.mkdir()
+        for name in ("backup.xz", "notes.txt", "derivatives-3.xz", "twins.xz"):
+            (out / name).write_bytes(b"old")
+        measure(models, out, workers=1)
+        assert {path.name for path in out.iterdir()} == {
+            *("backup.xz", "notes.txt", "twins.xz", "pairs.csv.xz", "truths.json.xz")
+        }
+        assert (out / "backup.xz").read_bytes() == b"old"
+        assert set(measured.load(out)) == {"twin-00"}
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["models", "out"]
+
+    def test_a_run_that_ends_early_leaves_what_was_there(
+        self, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        out = tmp_path / "out"
+        measure(models, out, workers=1)
+        before = {path.name: path.read_bytes() for path in out.iterdir()}
+        monkeypatch.setattr(measured, "write_pairs", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            measure(models, out, workers=1, rows=8)
+        assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+    def test_samples_over_the_budget_are_written_and_told(
+        self, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr("zoo.measure.BUDGET", 10)
+        assert main([str(models), str(tmp_path / "out"), "--workers", "1"]) == 1
+        assert "fewer --rows or --tokens" in capsys.readouterr().err
+        assert set(measured.load(tmp_path / "out")) == {"twin-00"}
+
+    @pytest.mark.parametrize(
+        ("command", "arguments", "told"),
+        [
+            (main, ["gone", "out"], "no models in gone: python -m zoo.train"),
+            (main, ["models", "out", "--workers", "0"], "--workers is 0: give at least 1"),
+            (main, ["models", "models/twin-00/truth.json"], "is a file"),
+            (tables.main, ["--measured", "gone"], "no truths.json.xz in gone: python -m zoo.measure"),
+            (tables.main, ["--page", "gone.md", "--check"], "no page gone.md"),
+        ],
+    )
+    def test_what_is_missing_is_told_in_a_sentence(
+        self, command: Any, arguments: list[str], told: str, models: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(models.parent)
+        with pytest.raises(SystemExit, match=told):
+            command(arguments)

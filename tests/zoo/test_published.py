@@ -57,6 +57,27 @@ def test_the_tables_of_the_readme_are_those_of_the_data() -> None:
     assert tables.main(["--check"]) == 0
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "direction", "kinds", "expected"),
+    [
+        ("grafted-layer.twin-00", "twin-41", "b->a", "fine-tune", "fine-tune (grafted-layer, the host)"),
+        ("grafted-layer.twin-00", "twin-00", "b->a", "component-reuse", "component-reuse (grafted-layer)"),
+        ("sft.twin-00", "twin-00", "b->a", "fine-tune", "fine-tune"),
+        ("decoy-10.twin-00", "twin-00", "b->a", "merge", "merge (decoy-10)"),
+        ("decoy-10.twin-00", "twin-41", "b->a", "merge", "merge (decoy-10, the decoy)"),
+        ("linear.twin-00", "sft.twin-00", "b->a", "merge", "merge"),
+        ("moe-split.twin-00", "twin-00", "b->a", "moe-upcycle", "moe-upcycle (moe-split)"),
+        ("large-llama", "moe-copied.large-llama", "a->b", "moe-upcycle", "moe-upcycle (moe-copied)"),
+        ("masked.moe-copied.twin-00", "twin-00", "b->a", "moe-upcycle obfuscated", "moe-upcycle → obfuscated"),
+    ],
+)
+def test_steps_that_leave_different_things_have_rows_of_their_own(
+    a: str, b: str, direction: str, kinds: str, expected: str
+) -> None:
+    pair = {"a": a, "b": b, "direction": direction, "kinds": kinds, "outcome": "descendant"}
+    assert tables.relation_name(pair) == expected
+
+
 @pytest.mark.parametrize("step", ["", "sft", "cpt-heavy", "norms", "student"])
 def test_counts_can_be_made_again_from_the_kept_rows_alone(samples: dict[str, measured.Sample], step: str) -> None:
     chosen = [p for p in PAIRS if p["gains_k"] and same_depth(p) and names(step).intersection((p["a"], p["b"]))]

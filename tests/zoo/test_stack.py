@@ -84,6 +84,26 @@ def test_lora_changes_only_what_it_adapts_and_by_its_rank() -> None:
             assert torch.equal(tensor, exact[role])
 
 
+def test_the_adapters_of_a_model_do_not_depend_on_its_neighbours() -> None:
+    recipe = replace(SHORT, steps=5, lora_rank=2, decay=0.0)
+    bases = [fresh(CONFIGS["llama"], seed) for seed in range(3)]
+    together = train(Stack(bases, "cpu", [7, 8, 9]), recipe, TEXT)
+    (alone,) = train(Stack(bases[2:], "cpu", [9]), recipe, TEXT)
+    for role, tensor in alone.weights.items():
+        assert torch.allclose(together[2].weights[role], tensor, rtol=2**-6, atol=1e-4)
+
+
+def test_adapters_begin_with_numbers_that_no_initial_weights_have() -> None:
+    base = fresh(CONFIGS["llama"], 0)
+    (tuned,) = train(Stack([base], "cpu", [3]), replace(SHORT, lora_rank=2, decay=0.0), TEXT)
+    change = tuned.weights["0.down"] - base.weights["0.down"].to(torch.bfloat16).float()
+    for seed in range(80):
+        width = change.shape[1]
+        drawn = torch.randn(2 * width, generator=torch.Generator().manual_seed(seed)).view(2, width)
+        inside = torch.linalg.qr(drawn.T)[0]
+        assert (change @ inside).norm() < 0.7 * change.norm()  # by chance about sqrt(2 / 48) = 0.2
+
+
 @pytest.mark.parametrize("what", ["logits", "hidden"])
 def test_a_student_comes_to_say_what_its_teacher_says(what: str) -> None:
     teacher = train(Stack([fresh(CONFIGS["llama"], 0)], "cpu"), SHORT, TEXT)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 from zoo.checkpoints import load
+from zoo.corpus import read_texts
 from zoo.lab import Lab
 from zoo.plan import Step
 from zoo.starts import initial_seed
@@ -97,6 +102,46 @@ def test_models_made_from_other_text_are_not_trained_on(lab: Lab, tmp_path: Path
     step = Step("sft", "fine-tune", ("twin-00",), STEPS[3].start, STEPS[3].recipe)
     with pytest.raises(SystemExit, match="empty --out"):
         train.run_step(other, step)
+
+
+def test_a_folder_without_a_truth_is_made_again(lab: Lab) -> None:
+    folder = lab.root / "int8.twin-00"
+    folder.rename(folder.with_name(".whole"))
+    folder.mkdir()
+    assert train.run_step(lab, next(step for step in STEPS if step.name == "int8")) == 1
+    assert lab.truth("int8.twin-00")["kind"] == "re-encoded"
+
+
+def test_the_loss_is_that_of_the_stored_weights(lab: Lab) -> None:
+    truth = lab.truth("noise-20.twin-00")
+    again = train.measured(lab, lab.load("noise-20.twin-00"), truth["domain"])
+    assert again["loss"] == pytest.approx(truth["loss"], rel=1e-6)
+
+
+def test_missing_text_is_told_with_the_command_that_fetches_it(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"python -m zoo\.corpus"):
+        read_texts(tmp_path)
+
+
+@pytest.mark.parametrize("arguments", [["zoo.train", "--tiny", "--workers", "0"], ["zoo.bundle", "nowhere"]])
+def test_commands_fail_in_a_sentence(arguments: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-m", *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+def test_an_interrupted_run_ends_at_once_and_leaves_no_half_folder(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "zoo.train", "--tiny", "--workers", "1", "--out", str(tmp_path)]
+    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    assert running.stderr
+    while "step 1 of" not in running.stderr.readline():
+        assert running.poll() is None
+    os.killpg(running.pid, signal.SIGINT)
+    told = running.communicate(timeout=60)[1]
+    assert running.returncode == 130
+    assert "interrupted" in told
+    assert "Traceback" not in told
+    assert all((folder / "truth.json").exists() for folder in tmp_path.iterdir() if not folder.name.startswith("."))
 
 
 def test_a_stranger_that_learnt_nothing_is_refused() -> None:
