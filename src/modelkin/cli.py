@@ -14,7 +14,8 @@ from modelkin.errors import ModelkinError, UsageError
 
 EXIT_CODES = """\b
 Exit codes: 0 done · 1 any other failure · 2 wrong usage · 3 not found, gated or
-unreachable · 4 unreadable or hostile file · 5 nothing comparable · 130 interrupted"""
+unreachable · 4 unreadable or hostile file · 5 nothing comparable · 10 related,
+with --fail-on related · 130 interrupted"""
 
 
 class _Commands(click.Group):
@@ -93,6 +94,87 @@ def inspect(
     _show_inspection(record, json_to, out, all_layers)
 
 
+@main.command()
+@click.argument("a")
+@click.argument("b")
+@click.option(
+    "--budget",
+    type=click.Choice(["quick", "standard", "full"]),
+    default="standard",
+    show_default=True,
+    help="How much to read: at most 1 MB of weights a model, 64 MB, or everything.",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Chooses the rows that are read.")
+@click.option("--dry-run", is_flag=True, help="Say what would be read, and stop.")
+@click.option("--fail-on", type=click.Choice(["related"]), help="Exit with 10 on this outcome.")
+@_output_options
+@_reading_options
+def compare(
+    a: str,
+    b: str,
+    budget: Any,
+    seed: int,
+    dry_run: bool,
+    fail_on: str | None,
+    json_to: str | None,
+    out: Path | None,
+    **how: Any,
+) -> None:
+    """Do the weights of B descend from those of A? Evidence, its chance between strangers, and a verdict."""
+    from modelkin.compare import CompareOptions, plan
+    from modelkin.compare import compare as compared
+    from modelkin.console import progress_bar
+
+    options = CompareOptions(budget, seed, _read_options(how))
+    if dry_run:
+        for line in plan(a, b, options):
+            click.echo(line)
+        return
+    with progress_bar() as progress:
+        record = compared(a, b, options, progress)
+    _show_comparison(record, json_to, out)
+    if fail_on == record.verdict.outcome:
+        sys.exit(10)
+
+
+@main.command()
+@click.argument("file", type=click.Path(path_type=Path))
+def verify(file: Path) -> None:
+    """Recompute the p-values of a comparison from the rows kept in its JSON FILE, and its verdict. No network."""
+    from modelkin.verify import read_comparison
+    from modelkin.verify import verify as verified
+
+    different = verified(read_comparison(file))
+    for difference in different:
+        click.echo(f"{difference.where}: stored {difference.stored}, recomputed {difference.recomputed}")
+    if different:
+        raise ModelkinError(f"{len(different)} numbers do not come out again", where=str(file))
+    click.echo("every number of the quick questions and the verdict come out again")
+
+
+def _show_comparison(record: Any, json_to: str | None, out: Path | None) -> None:
+    from modelkin.console import show, write
+    from modelkin.report.comparison_text import comparison_page
+    from modelkin.report.files import to_json, write_comparison
+    from modelkin.report.text import render
+
+    page = comparison_page(record)
+    if json_to:
+        write(json_to, to_json(record))
+    if json_to != "-":
+        show(page, render(page))
+    if out:
+        _written(out, lambda: write_comparison(record, render(page), out))
+
+
+def _written(out: Path, write_all: Callable[[], list[Path]]) -> None:
+    try:
+        paths = write_all()
+    except OSError as error:
+        raise UsageError(f"cannot be written: {error.strerror}", where=str(out)) from error
+    click.echo("".join(f"wrote {path}\n" for path in paths), err=True, nl=False)
+
+
 def _read_options(how: dict[str, Any]) -> Any:
     from modelkin.sources import ReadOptions
 
@@ -110,11 +192,7 @@ def _show_inspection(record: Any, json_to: str | None, out: Path | None, all_lay
     if json_to != "-":
         show(page, render(page))
     if out:
-        try:
-            paths = write_inspection(record, render(page), out)
-        except OSError as error:
-            raise UsageError(f"cannot be written: {error.strerror}", where=str(out)) from error
-        click.echo("".join(f"wrote {path}\n" for path in paths), err=True, nl=False)
+        _written(out, lambda: write_inspection(record, render(page), out))
 
 
 @main.command()

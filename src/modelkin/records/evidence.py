@@ -61,7 +61,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", ta
     """An answer. Without a grade it informs and can never convict.
 
     `observed` and `strangers` are the same statistic in words, as found and as it would be by chance. `effect` is the
-    size of the thing where that has one: a median row correlation, a share of rows.
+    size of the thing where that has one: a median row correlation, a share of rows. `detectable` is the smallest
+    correlation of rows that the test would have noticed 99 times in 100, where that was worked out.
     """
 
     question: str
@@ -78,6 +79,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", ta
     strangers: str
     per_layer: tuple[LayerFinding, ...] = ()
     assumptions: tuple[Assumption, ...] = ()
+    detectable: float | None = None
 
 
 class Unanswered(msgspec.Struct, frozen=True, tag_field="answer", tag="unanswered"):

@@ -1,16 +1,16 @@
-"""An inspection as files: JSON, CSV and the text page."""
+"""Records as files: JSON, CSV and the text page."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from modelkin.records import Inspection
+from modelkin.records import Comparison, Evidence, Inspection
 
 
 def to_json(record: Any) -> str:
@@ -29,7 +29,28 @@ def write_inspection(inspection: Inspection, page: str, folder: Path) -> list[Pa
             columns=("name", "reason"),
         ),
     }
-    bodies = {"inspection.json": to_json(inspection), "inspection.txt": page, **tables}
+    return _write(folder, {"inspection.json": to_json(inspection), "inspection.txt": page, **tables})
+
+
+def write_comparison(comparison: Comparison, page: str, folder: Path) -> list[Path]:
+    """comparison.json and .txt, answers.csv, and layers.csv: what each question found in which layers."""
+    columns = ("question", "index_set", "grade", "statistic", "n", "pvalue", "log10_pvalue", "effect", "unanswered")
+    layers = [
+        {"question": answer.question, **msgspec.to_builtins(finding)}
+        for answer in comparison.answers
+        if isinstance(answer, Evidence)
+        for finding in answer.per_layer
+    ]
+    bodies = {
+        "comparison.json": to_json(comparison),
+        "comparison.txt": page,
+        "answers.csv": table(comparison.answers, columns),
+        "layers.csv": table(layers, ("question", "a", "b", "statistic", "n", "log10_pvalue", "effect")),
+    }
+    return _write(folder, bodies)
+
+
+def _write(folder: Path, bodies: Mapping[str, str]) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     for name, body in bodies.items():
         (folder / name).write_text(body, encoding="utf-8", newline="")

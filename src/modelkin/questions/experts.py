@@ -1,0 +1,127 @@
+"""Experts: do the rows of the routers know each other? Experts may be numbered in any order, with their router rows.
+
+The mean cosine of matched rows says nothing, for matching makes strangers alike; how many match their own number does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from modelkin.architectures import Anatomy
+from modelkin.questions.layers import bytes_of
+from modelkin.questions.question import CannotAsk, Cuts, Pair, Question
+from modelkin.records import Assumption, Cut, Evidence, LayerFinding, Role, Slot
+from modelkin.sampling.facing import Facing, facing
+from modelkin.sampling.readings import Floats, Readings
+from modelkin.stats import RollCall, over_layers, roll_call
+from modelkin.stats.arrays import unit_rows
+
+STANDARD_BYTES = 16_000_000  # of the 64 MB that all questions share
+
+
+def of_layers(anatomy: Anatomy, role: Role) -> dict[str, Slot]:
+    """The matrices of a role by layer."""
+    return {slot.layer_name: slot for slot in anatomy.of(role) if len(anatomy.shape(slot)) == 2 and slot.layer_name}
+
+
+def affordable(pair: Pair, a: dict[str, Slot], b: dict[str, Slot], rows: int) -> Facing:
+    """Facing layers, as many as fit when `rows` rows of each are read; at least one, evenly spaced."""
+    pairs = facing(list(a), list(b))
+    if not pairs or pair.budget == "full":
+        return pairs
+    costs = [bytes_of(side, slot) for side, slots in ((pair.a, a), (pair.b, b)) for slot in slots.values()]
+    dearest = max(whole + rows * row for whole, row in costs)
+    return facing(list(a), list(b), max(1, int(STANDARD_BYTES / max(1.0, dearest))))
+
+
+def same_width(pair: Pair, a: dict[str, Slot], b: dict[str, Slot], what: str) -> None:
+    widths = {side.shape(slot)[1] for side, slots in ((pair.a, a), (pair.b, b)) for slot in slots.values()}
+    if len(widths) > 1:
+        raise CannotAsk(f"{what} have different widths: {', '.join(map(str, sorted(widths)))}")
+
+
+def _cuts(pair: Pair) -> Cuts:
+    a, b = of_layers(pair.a, Role.ROUTER), of_layers(pair.b, Role.ROUTER)
+    if not a or not b:
+        raise CannotAsk("there are no routers in " + ("either model" if not a and not b else "one of the models"))
+    same_width(pair, a, b, "router rows")
+    experts = min(side.shape(slot)[0] for side, slots in ((pair.a, a), (pair.b, b)) for slot in slots.values())
+    pairs = affordable(pair, a, b, experts)
+    return [Cut(a[left], 0, experts) for left, _ in pairs], [Cut(b[right], 0, experts) for _, right in pairs]
+
+
+def read_pairs(a: Readings, b: Readings, role: Role) -> list[tuple[str, str, Floats, Floats]]:
+    """(layer of a, layer of b, what was read of each), by depth; those with values that are not finite are left out."""
+    mine, theirs = _read(a, role), _read(b, role)
+    pairs = [(left, right, mine[left], theirs[right]) for left, right in facing(list(mine), list(theirs))]
+    alike = [pair for pair in pairs if pair[2].shape == pair[3].shape]
+    sound = [pair for pair in alike if np.all(np.isfinite(pair[2])) and np.all(np.isfinite(pair[3]))]
+    if not sound:
+        raise CannotAsk(f"no {role.value} of facing layers was read with one shape and finite values")
+    return sound
+
+
+def _read(readings: Readings, role: Role) -> dict[str, Floats]:
+    found = {cut.slot.layer_name: array for cut, array in readings.arrays.items() if cut.slot.role is role}
+    return {name: found[name] for name in readings.portrait.layers if name in found and found[name].ndim == 2}
+
+
+def counted(question: Question, findings: Sequence[LayerFinding], calls: Sequence[RollCall], what: str) -> Evidence:
+    """The evidence of roll calls that may be renumbered independently, one finding each."""
+    if not any(call.n for call in calls):
+        raise CannotAsk(f"no {what} can be told from the others: their rows are constant or equal")
+    layers = over_layers(calls)
+    significance = layers.significance
+    asked = [finding.effect for finding in findings if finding.n and finding.effect is not None]
+    sets = sum(call.n > 0 for call in calls)
+    return Evidence(
+        question=question.id,
+        index_set=question.index_set,
+        grade="A",
+        statistic=significance.statistic,
+        pvalue=significance.pvalue,
+        log10_pvalue=significance.log10_pvalue,
+        null=significance.null,
+        n=significance.n,
+        effect=float(np.median(asked)),
+        observed=f"{layers.fixed} of {layers.n} {what}s chose their own",
+        strangers=f"{sets} of {layers.n}, one of every set of {layers.n / sets:.0f}",
+        per_layer=tuple(findings),
+        assumptions=(Assumption(question.null),),
+    )
+
+
+def finding(a: str, b: str, left: Floats, right: Floats, call: RollCall) -> LayerFinding:
+    """One roll call; its effect is the median correlation of rows of one number."""
+    kept = np.array(call.matches) >= 0
+    own = np.sum(unit_rows(left.astype(np.float64)) * unit_rows(right.astype(np.float64)), axis=1)[kept]
+    return LayerFinding(
+        a=a,
+        b=b,
+        statistic=float(call.fixed),
+        n=call.n,
+        log10_pvalue=call.significance.log10_pvalue,
+        effect=float(np.median(own)) if own.size else None,
+    )
+
+
+def _answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
+    pairs = read_pairs(a, b, Role.ROUTER)
+    calls = [roll_call(left, right, rng) for _, _, left, right in pairs]
+    findings = [finding(*pair, call) for pair, call in zip(pairs, calls, strict=True)]
+    return counted(EXPERTS, findings, calls, "expert")
+
+
+EXPERTS = Question(
+    id="experts",
+    asks="Do the experts know each other by their router rows?",
+    index_set="experts",
+    stage=4,
+    weight=0.05,
+    null="The experts of a layer could be numbered in any order, so one of a layer finds itself; n of them cannot give "
+    "less than 1/n! a layer.",
+    cuts=_cuts,
+    answer=_answer,
+)

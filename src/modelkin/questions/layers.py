@@ -1,0 +1,231 @@
+"""Layer map: which layer of a does every layer of b continue? Every layer of both is called against every other.
+
+A cell of the table is a roll call of neurons: at one offset the same neurons of layer i of a and of layer j of b. So
+layers that were inserted, dropped, repeated or moved are found wherever they went. Which cells may count is decided by
+Holm's correction over the whole table; a dynamic programme then chooses the likeliest way through them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modelkin.architectures import Anatomy
+from modelkin.questions.layer_cells import (
+    MOST_ROWS,
+    PARTS,
+    Cell,
+    Layer,
+    Raw,
+    Rows,
+    call,
+    common_rows,
+    expert_number,
+    ready,
+)
+from modelkin.questions.question import CannotAsk, Cuts, Pair, Question
+from modelkin.records import Assumption, Cut, Evidence, LayerFinding, Role, Significance, Slot
+from modelkin.sampling.facing import facing
+from modelkin.sampling.offsets import offset
+from modelkin.sampling.readings import Readings
+from modelkin.stats import better_of, holm, importance_order, total_fixed_points
+
+FEWEST_ROWS = 8
+STANDARD_BYTES = 64_000_000
+ALPHA = -6.0  # log10 of what a cell's p may be after Holm to count as a layer found
+MOST_SCORE = 40.0  # beyond this a cell is certain, and the order of the layers decides between certain ones
+# In units of log10 p. A layer found is worth 6 or more and costs at most 5 to enter and to leave, so none is passed by.
+SKIP, BACK, NEW, DRIFT, MOST_DRIFT = 1.0, 1.5, 1.0, 0.01, 1.0
+ORDERED = -3.0  # log10 p at which rows count as sorted by size
+MOST_CHECKED = 12  # layers
+DOUBTED = -3.0  # log10 p from which on it is asked whether the layers that were added up are independent
+
+Table = NDArray[np.float64]
+
+
+def layer_map(evidence: Evidence) -> tuple[tuple[str, str | None], ...]:
+    """(layer of b, the layer of a that it continues, or None) for every layer of b that was read."""
+    return tuple((finding.b, finding.a or None) for finding in evidence.per_layer)
+
+
+# What to read.
+
+
+def _cuts(pair: Pair) -> Cuts:
+    a, b = _slots(pair.a), _slots(pair.b)
+    if not a or not b:
+        raise CannotAsk("a model has no MLP neurons that were recognised")
+    widths = {side.shape(slot)[1] for side, slots in ((pair.a, a), (pair.b, b)) for slot in slots}
+    if len(widths) > 1:
+        raise CannotAsk(f"the rows of neurons have different widths: {', '.join(map(str, sorted(widths)))}")
+    both = {slot.role for slot in a} & {slot.role for slot in b}
+    for roles in (both, {Role.UP}):
+        mine, theirs = ([slot for slot in slots if slot.role in roles] for slots in (a, b))
+        size = min(side.shape(slot)[0] for side, slots in ((pair.a, mine), (pair.b, theirs)) for slot in slots)
+        rows = min(MOST_ROWS, size, _affordable(pair, mine, theirs))
+        if rows >= min(MOST_ROWS, size) or (roles == {Role.UP} and rows >= FEWEST_ROWS):
+            start = offset(pair.seed, "neurons", size, rows)
+            return [Cut(slot, start, start + rows) for slot in mine], [
+                Cut(slot, start, start + rows) for slot in theirs
+            ]
+    raise CannotAsk(f"{FEWEST_ROWS} neurons of every layer do not fit into {STANDARD_BYTES // 1_000_000} MB a model")
+
+
+def _slots(anatomy: Anatomy) -> list[Slot]:
+    """Up, gate and shared up of every layer; of experts the first."""
+    first: dict[tuple[Role, str], Slot] = {}
+    for role in PARTS:
+        for slot in sorted(anatomy.of(role), key=expert_number):
+            if slot.layer is not None and len(anatomy.shape(slot)) == 2:
+                first.setdefault((role, slot.layer_name), slot)
+    return list(first.values()) if any(slot.role is Role.UP for slot in first.values()) else []
+
+
+def _affordable(pair: Pair, a: Sequence[Slot], b: Sequence[Slot]) -> int:
+    """Rows of every slot that fit the budget; tensors stored by columns are read whole."""
+    if pair.budget == "full":
+        return MOST_ROWS
+    return min(_rows_for(pair.a, a), _rows_for(pair.b, b))
+
+
+def _rows_for(anatomy: Anatomy, slots: Sequence[Slot]) -> int:
+    whole, by_row = (math.fsum(parts) for parts in zip(*(bytes_of(anatomy, slot) for slot in slots), strict=True))
+    left = STANDARD_BYTES - whole
+    return 0 if left < 0 else int(min(MOST_ROWS, left / by_row if by_row else MOST_ROWS))
+
+
+def bytes_of(anatomy: Anatomy, slot: Slot) -> tuple[float, float]:
+    """What a slot costs however few rows are read (where it is not stored by rows), and what a row costs."""
+    view = anatomy.view(slot)
+    ref = anatomy.checkpoint.tensors[view.tensor]
+    row = math.prod(view.shape[1:]) * ref.extent.size / max(1, ref.parameters)
+    return (0.0, row) if view.axis == "rows" else (row * view.shape[0], 0.0)
+
+
+# The answer.
+
+
+def _answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
+    raw_a, raw_b = common_rows(a, b)
+    mine, theirs = ready(raw_a, None), ready(raw_b, rng)
+    cells = [[call(layer, other) for other in theirs] for layer in mine]
+    if not any(cell.significance.n for row in cells for cell in row):
+        raise CannotAsk("no neuron can be told from the others: its rows are constant or equal")
+    beside = [cells[list(raw_a).index(i)][list(raw_b).index(j)] for i, j in facing(list(raw_a), list(raw_b))]
+    significance = _significance(cells, beside)
+    if significance.log10_pvalue <= DOUBTED and _repeats(raw_a, rng) and _repeats(raw_b, rng):
+        significance = _significance(cells, [])
+    path = _path(_scores(cells))
+    found = [cells[i][j] for j, i in enumerate(path) if i is not None]
+    findings = tuple(_finding(cells, mine, theirs[j].name, j, i) for j, i in enumerate(path))
+    return Evidence(
+        question=LAYER_MAP.id,
+        index_set=LAYER_MAP.index_set,
+        grade="A",
+        statistic=significance.statistic,
+        pvalue=significance.pvalue,
+        log10_pvalue=significance.log10_pvalue,
+        null=significance.null,
+        n=significance.n,
+        effect=float(np.median([cell.effect for cell in found or beside])) if found or beside else None,
+        observed=f"{len(found)} of {len(path)} layers of b continue a layer of a{_left_out(a, raw_a, b, raw_b)}",
+        strangers="none does: of the neurons of any two layers one finds itself",
+        per_layer=findings,
+        assumptions=_assumptions(raw_a, raw_b, rng),
+    )
+
+
+def _left_out(a: Readings, raw_a: Raw, b: Readings, raw_b: Raw) -> str:
+    missing = [len(side.portrait.layers) - len(raw) for side, raw in ((a, raw_a), (b, raw_b))]
+    return f"; left out were {missing[0]} layers of a and {missing[1]} of b" if any(missing) else ""
+
+
+def _significance(cells: Sequence[Sequence[Cell]], beside: Sequence[Cell]) -> Significance:
+    """The best cell of the table, or the sum over layers that face each other before a row was looked at."""
+    asked = [cell.significance for row in cells for cell in row if cell.significance.n]
+    best = better_of(asked, "layers of a by layers of b")
+    if not any(cell.significance.n for cell in beside):
+        return best
+    total = total_fixed_points([cell.fixed for cell in beside], [cell.significance.n for cell in beside])
+    return better_of([total, best], "facing layers together, the best pair of layers alone")
+
+
+def _repeats(raw: Raw, rng: np.random.Generator) -> bool:
+    """Does a model have layers twice? If both do, equal pairs of layers count alike and must not be added up."""
+    plain, renumbered = ready(raw, None), ready(raw, rng)
+    calls = [call(layer, other) for i, layer in enumerate(plain) for other in renumbered[i + 1 :]]
+    return min(holm([cell.significance.log10_pvalue for cell in calls]), default=0.0) <= ALPHA
+
+
+def _scores(cells: Sequence[Sequence[Cell]]) -> Table:
+    """(layers of a, layers of b): -log10 p after Holm where that may count, else -inf."""
+    adjusted = np.array(holm([cell.significance.log10_pvalue for row in cells for cell in row]))
+    scores = np.where(adjusted <= ALPHA, np.minimum(-adjusted, MOST_SCORE), -math.inf)
+    return np.asarray(scores.reshape(len(cells), -1), dtype=np.float64)
+
+
+def _path(scores: Table) -> list[int | None]:
+    """For every layer of b the layer of a that it continues, or None: the greatest score less the costs of the way."""
+    costs = _costs(len(scores))
+    gains = np.vstack([scores, np.zeros(scores.shape[1])])
+    best, came = gains[:, 0], []
+    for gain in gains[:, 1:].T:
+        ways = best[:, None] - costs
+        came.append(np.argmax(ways, axis=0))
+        best = np.max(ways, axis=0) + gain
+    states = [int(np.argmax(best))]
+    for step in reversed(came):
+        states.append(int(step[states[-1]]))
+    return [state if state < len(scores) else None for state in reversed(states)]
+
+
+def _costs(layers: int) -> Table:
+    """From the layer that the one before continues, to the next: one on is free; the last state is a new layer."""
+    ahead = np.arange(layers)[None, :] - np.arange(layers)[:, None] - 1
+    drift = np.minimum(DRIFT * np.abs(ahead), MOST_DRIFT)
+    costs = np.full((layers + 1, layers + 1), NEW)
+    costs[:layers, :layers] = np.select([ahead > 0, ahead < 0], [SKIP + drift, BACK + drift], 0.0)
+    costs[layers, layers] = 0.0
+    return costs
+
+
+def _finding(cells: Sequence[Sequence[Cell]], mine: Sequence[Layer], b: str, j: int, i: int | None) -> LayerFinding:
+    """One layer of b; where it is new, beside the layer of a that came nearest."""
+    column = [row[j] for row in cells]
+    cell = min(column, key=lambda cell: cell.significance.log10_pvalue) if i is None else column[i]
+    return LayerFinding(
+        a="" if i is None else mine[i].name,
+        b=b,
+        statistic=float(cell.fixed),
+        n=cell.significance.n,
+        log10_pvalue=cell.significance.log10_pvalue,
+        effect=cell.effect,
+    )
+
+
+def _assumptions(a: Raw, b: Raw, rng: np.random.Generator) -> tuple[Assumption, ...]:
+    """The law holds if the neurons of one model may be renumbered; rows sorted by size in both would break it."""
+    checks = [importance_order(_some([parts[Role.UP] for parts in raw.values()]), rng) for raw in (a, b)]
+    sorted_both = all(check.log10_pvalue <= ORDERED for check in checks)
+    text = "the neurons of a layer stand in no order in one model at least (row norm against index)"
+    return (Assumption(text, not sorted_both),)
+
+
+def _some(layers: Sequence[Rows]) -> Sequence[Rows]:
+    """Evenly spaced: the check draws thousands of times, and a model sorts all of its layers or none."""
+    return layers[:: -(-len(layers) // MOST_CHECKED)]
+
+
+LAYER_MAP = Question(
+    id="layer-map",
+    asks="Which layer of a does every layer of b continue?",
+    index_set="neurons",
+    stage=4,
+    weight=0.10,
+    null="The neurons of every layer could be numbered in any order: of those of any two layers one finds itself.",
+    cuts=_cuts,
+    answer=_answer,
+)

@@ -1,0 +1,248 @@
+"""Do the neurons of the MLP know each other by the rows that read the residual stream?
+
+A block is the MLP of a layer, one of its experts, or its shared expert. Blocks of two facing layers are compared one
+by one: dense beside dense, expert 0 beside 0 and 1 beside 1, a dense MLP beside experts 0 and 1 (a copy of it may
+stand in each), shared beside shared. The counts of one comparison a layer add up over the layers, which are renumbered
+apart. Those of several blocks inside a layer do not: the neurons of a dense MLP are one and the same set beside every
+expert, and experts that were copied from one MLP have one common order. So the best of them counts, times their number;
+that holds under any dependence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modelkin.architectures import Anatomy
+from modelkin.questions.gains import ALARM, grade, same_width
+from modelkin.questions.question import CannotAsk, Cuts, Pair, Question
+from modelkin.records import Assumption, Cut, Evidence, LayerFinding, Role, Significance, Slot
+from modelkin.sampling.facing import Facing, facing, two_depths
+from modelkin.sampling.offsets import offset
+from modelkin.sampling.readings import Readings
+from modelkin.stats import RollCall, better_of, importance_order, over_layers, roll_call
+from modelkin.stats.arrays import unit_rows
+
+ID = "neurons"
+ROWS = 16
+FEWEST_ROWS = 8
+WIDE = 8192  # beyond it one projection has to do
+DENSE, SHARED = (Role.GATE, Role.UP), (Role.SHARED_GATE, Role.SHARED_UP)
+ALIKE = ((None, None), (0, 0), (1, 1))  # experts of a and of b, None for a dense MLP
+MIXED = ((None, 0), (None, 1), (0, None), (1, None))
+
+Floats = NDArray[np.float64]
+Names = tuple[str, str]
+Block = tuple[tuple[Slot, Slot], ...]  # one or two projections of the same neurons
+Blocks = dict[Names, list[Block]]
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One projection of one block, of a and of b (rows, hidden): who found whom. `place` is the same in every layer."""
+
+    names: Names
+    place: tuple[int, int]
+    a: Floats
+    b: Floats
+    rows: RollCall
+
+
+@dataclass(frozen=True, eq=False)
+class Track:
+    """One projection of one block in each layer, all layers taken together."""
+
+    calls: tuple[Call, ...]
+    significance: Significance
+
+    @property
+    def fixed(self) -> int:
+        return sum(call.rows.fixed for call in self.calls)
+
+    @property
+    def n(self) -> int:
+        return sum(call.rows.n for call in self.calls)
+
+
+def cuts(pair: Pair) -> Cuts:
+    """16 rows, the same everywhere, of gate and up at two depths."""
+    same_width(pair.a.facts.hidden, pair.b.facts.hidden)
+    blocks = blocks_at_two_depths(facing(pair.a.layers, pair.b.layers), readers(pair.a), readers(pair.b))
+    wanted = [slots for layer in blocks.values() for block in layer for slots in _affordable(block, pair)]
+    if not wanted:
+        raise CannotAsk("the models share no gate or up projection in facing layers")
+    size = min(min(pair.a.shape(a)[0], pair.b.shape(b)[0]) for a, b in wanted)
+    if size < FEWEST_ROWS:
+        raise CannotAsk(f"there are only {size} neurons in a layer")
+    rows = min(ROWS, size)
+    start = offset(pair.seed, "neurons", size, rows)
+    mine, theirs = dict.fromkeys(a for a, _ in wanted), dict.fromkeys(b for _, b in wanted)
+    return [Cut(a, start, start + rows) for a in mine], [Cut(b, start, start + rows) for b in theirs]
+
+
+def answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
+    same_width(a.portrait.hidden, b.portrait.hidden)
+    layers = [calls for calls in _calls(a, b, rng) if calls]
+    if max((call.rows.n for layer in layers for call in layer), default=0) < FEWEST_ROWS:
+        raise CannotAsk(f"fewer than {FEWEST_ROWS} rows of a layer can be told apart")
+    heads = [(calls[0].a, calls[0].b) for calls in layers]
+    together = len(heads) < 2 or not copied(heads[0], heads[1], rng)
+    tracks = [_track(calls, together) for calls in _tracks(layers)]
+    best = min(tracks, key=lambda track: track.significance.log10_pvalue)
+    judged = _best([track.significance for track in tracks], "projections and blocks")
+    assumptions = _assumptions(layers, together, rng)
+    return Evidence(
+        question=ID,
+        index_set="neurons",
+        grade=grade(assumptions),
+        statistic=float(best.fixed),
+        pvalue=judged.pvalue,
+        log10_pvalue=judged.log10_pvalue,
+        null=judged.null,
+        n=best.n,
+        effect=_likeness(best.calls),
+        observed=f"{best.fixed} of {best.n} neurons found themselves, in {_layers(best)}",
+        strangers=f"{len(best.calls)} of {best.n} on average: one a layer",
+        per_layer=tuple(_finding(layer) for layer in layers),
+        assumptions=assumptions,
+    )
+
+
+def readers(anatomy: Anatomy) -> set[Slot]:
+    roles = {*DENSE, *SHARED}
+    found = (slot for slot in anatomy.slots if slot.role in roles and (slot.expert or 0) < 2)
+    return {slot for slot in found if anatomy.shape(slot)[1:] == (anatomy.facts.hidden,)}
+
+
+def _affordable(block: Block, pair: Pair) -> Block:
+    return block[:1] if (pair.a.facts.hidden or 0) > WIDE else block
+
+
+def blocks_at_two_depths(beside: Facing, mine: Collection[Slot], theirs: Collection[Slot]) -> Blocks:
+    """The blocks to compare at two depths, among layers that have any. Of those already chosen it chooses all."""
+    found = {names: blocks for names in beside if (blocks := _in_layer(names, mine, theirs))}
+    order = [str(i) for i in range(len(found))]
+    kept = {int(i) for i, _ in two_depths(order, order)}
+    return {names: blocks for i, (names, blocks) in enumerate(found.items()) if i in kept}
+
+
+def _in_layer(names: Names, mine: Collection[Slot], theirs: Collection[Slot]) -> list[Block]:
+    def block(roles: Sequence[Role], a: int | None, b: int | None) -> Block:
+        pairs = ((_slot(role, names[0], a), _slot(role, names[1], b)) for role in roles)
+        return tuple((x, y) for x, y in pairs if x in mine and y in theirs)
+
+    alike = [block(DENSE, *experts) for experts in ALIKE]
+    mixed = [] if any(alike) else [block(DENSE, *experts) for experts in MIXED]
+    return [found for found in (*alike, *mixed, block(SHARED, None, None)) if found]
+
+
+def _slot(role: Role, name: str, expert: int | None) -> Slot:
+    stack, _, layer = name.rpartition(".")
+    return Slot(role, layer=int(layer), expert=expert, stack=stack)
+
+
+def _calls(a: Readings, b: Readings, rng: np.random.Generator) -> list[list[Call]]:
+    """All roll calls, layer by layer."""
+    mine, theirs = _narrow(a), _narrow(b)
+    blocks = blocks_at_two_depths(facing(a.portrait.layers, b.portrait.layers), mine, theirs)
+    return [
+        [
+            Call(names, (i, j), mine[x], theirs[y], roll_call(mine[x], theirs[y], rng))
+            for i, block in enumerate(layer)
+            for j, (x, y) in enumerate(block)
+            if mine[x].shape == theirs[y].shape
+        ]
+        for names, layer in blocks.items()
+    ]
+
+
+def _narrow(readings: Readings) -> dict[Slot, Floats]:
+    return {slot: rows for slot, rows in rows_read(readings).items() if len(rows) <= ROWS}
+
+
+def rows_read(readings: Readings) -> dict[Slot, Floats]:
+    """By slot. Rows that are not finite become zeros, and so are left out like other dead rows."""
+    found = {cut.slot: rows for cut, rows in readings.arrays.items() if cut.start is not None and rows.ndim == 2}
+    return {slot: _numbers(rows) for slot, rows in found.items()}
+
+
+def _numbers(rows: NDArray[np.float32]) -> Floats:
+    finite = np.isfinite(rows).all(axis=1, keepdims=True)
+    return np.where(finite, rows, 0.0).astype(np.float64)
+
+
+def _tracks(layers: Sequence[Sequence[Call]]) -> list[list[Call]]:
+    tracks: dict[tuple[int, int], list[Call]] = {}
+    for call in (call for layer in layers for call in layer):
+        tracks.setdefault(call.place, []).append(call)
+    return list(tracks.values())
+
+
+def _track(calls: Sequence[Call], together: bool) -> Track:
+    tests = [call.rows.significance for call in calls]
+    if together and len(calls) > 1:
+        return Track(tuple(calls), over_layers([call.rows for call in calls]).significance)
+    return Track(tuple(calls), _best(tests, "layers"))
+
+
+def _best(tests: Sequence[Significance], what: str) -> Significance:
+    return better_of(tests, what) if len(tests) > 1 else tests[0]
+
+
+def copied(first: tuple[Floats, Floats], second: tuple[Floats, Floats], rng: np.random.Generator) -> bool:
+    """Are two layers, each (rows of a, rows of b), copies of each other in both models? Their counts would be one."""
+    pairs = zip(first, second, strict=True)
+    return all(x.shape == y.shape and roll_call(x, y, rng).significance.pvalue < ALARM for x, y in pairs)
+
+
+def _assumptions(layers: Sequence[Sequence[Call]], together: bool, rng: np.random.Generator) -> tuple[Assumption, ...]:
+    calls = [layer[0] for layer in layers]
+    found = [unsorted("A", [call.a for call in calls], rng), unsorted("B", [call.b for call in calls], rng)]
+    dropped = sum(call.rows.dropped for layer in layers for call in layer)
+    if dropped:
+        found.append(Assumption(f"{dropped} rows left out: constant, not finite, or the same as another row"))
+    if not together:
+        found.append(Assumption("the two layers are copies of each other in both models: only the better one counts"))
+    return tuple(found)
+
+
+def unsorted(who: str, rows: Sequence[Floats], rng: np.random.Generator) -> Assumption:
+    text = f"{who}: neurons are not sorted by size"
+    if max(int(np.count_nonzero(np.ptp(matrix, axis=1))) for matrix in rows) < FEWEST_ROWS:
+        return Assumption(f"{text} (too few rows to tell)")
+    order = importance_order(rows, rng)
+    text += f" (rank correlation of row norm and index {order.statistic:.2f}, p = {order.pvalue:.2g})"
+    return Assumption(text, order.pvalue >= ALARM)
+
+
+def _layers(track: Track) -> str:
+    return "one layer" if len(track.calls) == 1 else f"{len(track.calls)} layers"
+
+
+def _finding(calls: Sequence[Call]) -> LayerFinding:
+    """The best block and projection of a layer, paid for."""
+    best = min(calls, key=lambda call: call.rows.significance.log10_pvalue)
+    judged = _best([call.rows.significance for call in calls], "projections and blocks")
+    return LayerFinding(*best.names, float(best.rows.fixed), best.rows.n, judged.log10_pvalue, _likeness([best]))
+
+
+def _likeness(calls: Sequence[Call]) -> float:
+    """The median correlation of rows at equal index, of those that were asked."""
+    found = [np.einsum("ij,ij->i", unit_rows(call.a), unit_rows(call.b)) for call in calls]
+    asked = [np.array(call.rows.matches) >= 0 for call in calls]
+    return float(np.median(np.concatenate([values[mask] for values, mask in zip(found, asked, strict=True)])))
+
+
+NEURONS = Question(
+    id=ID,
+    asks="Do the neurons of the MLP know each other by the rows that read the residual stream?",
+    index_set="neurons",
+    stage=2,
+    weight=0.40,
+    null="the neurons of a layer may be numbered in any order: one of them finds itself on average",
+    cuts=cuts,
+    answer=answer,
+)

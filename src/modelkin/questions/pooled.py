@@ -1,0 +1,141 @@
+"""Are the rows of neurons at equal index alike on the whole, where none is like enough to be recognised?
+
+A neuron is one row here, its rows of gate and of up one after the other: they are renumbered together. Of every layer
+one block counts (see `neurons`), for blocks of a layer may have a common order.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from modelkin.questions.gains import grade, same_width
+from modelkin.questions.neurons import Block, Floats, blocks_at_two_depths, copied, readers, rows_read, unsorted
+from modelkin.questions.question import CannotAsk, Cuts, Pair, Question
+from modelkin.records import Assumption, Cut, Evidence, LayerFinding, Slot
+from modelkin.sampling.facing import facing
+from modelkin.sampling.offsets import offset
+from modelkin.sampling.readings import Readings
+from modelkin.stats import PooledRows, pooled_rows, smallest_detectable_exactly
+from modelkin.stats.arrays import unit_rows
+
+ID = "pooled-rows"
+ROWS = 64
+FEWEST_ROWS = 56  # 28 fair coins: fewer cannot reach a twentieth of 1e-6 whatever they show
+WEIGHT = 0.05
+ALPHA = 1e-6 * WEIGHT
+POWER = 0.99
+Layer = tuple[tuple[str, str], Floats, Floats]  # its names, the neurons of a, the neurons of b
+
+
+def cuts(pair: Pair) -> Cuts:
+    """64 rows, the same everywhere, of gate and up at two depths."""
+    same_width(pair.a.facts.hidden, pair.b.facts.hidden)
+    blocks = blocks_at_two_depths(facing(pair.a.layers, pair.b.layers), readers(pair.a), readers(pair.b))
+    wanted = [slots for layer in blocks.values() for slots in layer[0]]
+    if not wanted:
+        raise CannotAsk("the models share no gate or up projection in facing layers")
+    size = min(min(pair.a.shape(a)[0], pair.b.shape(b)[0]) for a, b in wanted)
+    rows = min(ROWS, size)
+    if rows * len(blocks) < FEWEST_ROWS:
+        raise CannotAsk(f"there are {rows * len(blocks)} neurons to compare; {FEWEST_ROWS} are needed")
+    start = offset(pair.seed, "neurons", size, rows)
+    return [Cut(a, start, start + rows) for a, _ in wanted], [Cut(b, start, start + rows) for _, b in wanted]
+
+
+def answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
+    same_width(a.portrait.hidden, b.portrait.hidden)
+    layers, assumptions = _apart(_layers(a, b), rng)
+    found = pooled_rows([(x, y) for _, x, y in layers], rng)
+    test = found.significance
+    if test.n < FEWEST_ROWS:
+        raise CannotAsk(f"only {test.n} neurons can be told apart; {FEWEST_ROWS} are needed")
+    assumptions += (
+        unsorted("A", [x for _, x, _ in layers], rng),
+        unsorted("B", [y for _, _, y in layers], rng),
+        Assumption(f"for comparison only: z = {found.z:.1f} against the same rows in any other order"),
+    )
+    return Evidence(
+        question=ID,
+        index_set="neurons",
+        grade=grade(assumptions),
+        statistic=found.correlation,
+        pvalue=test.pvalue,
+        log10_pvalue=test.log10_pvalue,
+        null=test.null,
+        n=test.n,
+        effect=found.correlation,
+        detectable=_detectable(found),
+        observed=f"mean correlation {found.correlation:.3f} of {test.n} rows",
+        strangers=f"{found.expected:.3f} ± {_spread(found):.3f}",
+        per_layer=tuple(_finding(layer) for layer in layers),
+        assumptions=assumptions,
+    )
+
+
+def _layers(a: Readings, b: Readings) -> list[Layer]:
+    span = _span(a, b)
+    mine, theirs = (rows_read(_only(side, span)) for side in (a, b))
+    beside = facing(a.portrait.layers, b.portrait.layers)
+    found = blocks_at_two_depths(beside, mine, theirs)
+    return [(names, _joined(blocks[0], mine, 0), _joined(blocks[0], theirs, 1)) for names, blocks in found.items()]
+
+
+def _span(a: Readings, b: Readings) -> tuple[int, int]:
+    """Which rows: of what other questions may have read too, the widest block that is no wider than ours."""
+    mine, theirs = ({(cut.start or 0, cut.stop or 0) for cut in side.arrays} for side in (a, b))
+    spans = [(start, stop) for start, stop in mine & theirs if 0 < stop - start <= ROWS]
+    if not spans:
+        raise CannotAsk("no rows of the same neurons were read of both models")
+    return min(spans, key=lambda span: (span[0] - span[1], span))
+
+
+def _only(readings: Readings, span: tuple[int, int]) -> Readings:
+    kept = {cut: rows for cut, rows in readings.arrays.items() if (cut.start, cut.stop) == span}
+    return Readings(readings.portrait, kept)
+
+
+def _joined(block: Block, rows: dict[Slot, Floats], side: int) -> Floats:
+    """Gate and up one after the other, each row of each of length one.  -> (neurons, hidden or twice that)."""
+    return np.concatenate([unit_rows(rows[slots[side]]) for slots in block], axis=1)
+
+
+def _apart(layers: list[Layer], rng: np.random.Generator) -> tuple[list[Layer], tuple[Assumption, ...]]:
+    """The layers that may be renumbered independently: of two that are copies in both models, one."""
+    if not layers:
+        raise CannotAsk("the models share no gate or up projection in facing layers")
+    if len(layers) == 2 and copied(layers[0][1:], layers[1][1:], rng):
+        text = "the two layers are copies of each other in both models: only one counts"
+        return layers[:1], (Assumption(text),)
+    return layers, ()
+
+
+def _spread(found: PooledRows) -> float:
+    return abs((found.correlation - found.expected) / found.z) if found.z else 0.0
+
+
+def _detectable(found: PooledRows) -> float | None:
+    if found.effective_width <= 0:
+        return None
+    value = smallest_detectable_exactly(found.significance.n, found.effective_width, ALPHA, POWER)
+    return value if math.isfinite(value) else None
+
+
+def _finding(layer: Layer) -> LayerFinding:
+    names, a, b = layer
+    likeness = np.einsum("ij,ij->i", unit_rows(a), unit_rows(b))
+    mean = float(likeness.mean())
+    return LayerFinding(*names, statistic=mean, n=len(likeness), effect=mean)
+
+
+POOLED = Question(
+    id=ID,
+    asks="Are the rows of neurons at equal index alike on the whole?",
+    index_set="neurons",
+    stage=4,
+    weight=WEIGHT,
+    null="the neurons of a layer may be numbered in any order: exchanging two of them turns a sign like a fair coin",
+    cuts=cuts,
+    answer=answer,
+)

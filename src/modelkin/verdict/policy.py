@@ -1,0 +1,147 @@
+"""The numbers of the policy, and the answers sorted by them. Whatever here can flip a verdict changes POLICY too."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from modelkin.records import Answer, Evidence, Unanswered
+from modelkin.stats.multiplicity import Budget
+
+POLICY = "2026-11"
+ALPHA = 1e-6
+GAINS = "hidden-axes-by-gains"
+EMBEDDINGS = "hidden-axes-by-embeddings"
+LAYER_MAP = "layer-map"
+IDENTITY = "identity"
+
+# Each question's share of ALPHA. A question that is not here informs and cannot convict.
+WEIGHTS: Mapping[str, float] = {
+    GAINS: 0.20,
+    "neurons": 0.40,
+    EMBEDDINGS: 0.10,
+    LAYER_MAP: 0.10,
+    "attention": 0.10,
+    "experts": 0.05,
+    "pooled-rows": 0.05,
+}
+BUDGET = Budget(ALPHA, WEIGHTS)
+
+# The smallest effect of rows that is more than a part: a median correlation, or else a share that found itself. Gains
+# are constants, not rows.
+CORRELATION_FLOOR, SHARE_FLOOR = 0.02, 0.05
+FLOORS: Mapping[str, float] = {
+    "neurons": CORRELATION_FLOOR,
+    "pooled-rows": CORRELATION_FLOOR,
+    EMBEDDINGS: SHARE_FLOOR,
+    LAYER_MAP: SHARE_FLOOR,
+    "attention": SHARE_FLOOR,
+    "experts": SHARE_FLOOR,
+}
+LARGEST_DETECTABLE = 0.1
+SETS_NEEDED = 2
+
+
+@dataclass(frozen=True)
+class Tally:
+    """The answers by what they may do. `tainted` would have rejected, had its assumptions held."""
+
+    rejecting: tuple[Evidence, ...]
+    tainted: tuple[Evidence, ...]
+    quiet: tuple[Evidence, ...]
+    byte_equal: Evidence | None
+    constant_gains: bool
+    answered: int
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        """The index sets that reject, each once, in the order of the answers."""
+        return tuple(dict.fromkeys(answer.index_set for answer in self.rejecting))
+
+    @property
+    def quiet_sets(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(a.index_set for a in self.quiet if a.index_set not in self.sets))
+
+    @property
+    def detectable(self) -> float | None:
+        found = [a.detectable for a in self.quiet if a.question in FLOORS and a.detectable is not None]
+        return min((value for value in found if not math.isnan(value)), default=None)
+
+    def rejects(self, *questions: str) -> bool:
+        return any(answer.question in questions for answer in self.rejecting)
+
+    def is_quiet(self, question: str) -> bool:
+        return any(answer.question == question for answer in self.quiet)
+
+
+def tally(answers: Sequence[Answer]) -> Tally:
+    names = [answer.question for answer in answers]
+    if len(set(names)) < len(names):
+        raise ValueError(f"a question answered twice would spend its share of the error budget twice: {names}")
+    given = [answer for answer in answers if isinstance(answer, Evidence)]
+    weighed = [answer for answer in given if answer.question in WEIGHTS and log10_pvalue(answer) is not None]
+    return Tally(
+        rejecting=tuple(a for a in weighed if is_sound(a) and _is_beyond_chance(a)),
+        tainted=tuple(a for a in weighed if _has_failed(a) and _is_beyond_chance(a)),
+        quiet=tuple(a for a in weighed if is_sound(a) and not _is_beyond_chance(a) and _could_reject(a)),
+        byte_equal=next((a for a in given if a.question == IDENTITY and is_sound(a) and a.statistic > 0), None),
+        constant_gains=any(_says_constant(answer) for answer in answers),
+        answered=len(given),
+    )
+
+
+def adjusted(answers: Sequence[Answer]) -> tuple[Answer, ...]:
+    """The answers with `adjusted_pvalue` filled in where the question has a share of the budget."""
+    return tuple(_with_adjusted(answer) if isinstance(answer, Evidence) else answer for answer in answers)
+
+
+def log10_pvalue(answer: Evidence) -> float | None:
+    if answer.log10_pvalue is not None:
+        return answer.log10_pvalue
+    return None if answer.pvalue is None else math.log10(max(answer.pvalue, 5e-324))
+
+
+def log10_adjusted(answer: Evidence) -> float:
+    value = log10_pvalue(answer)
+    return 0.0 if value is None else BUDGET.adjusted(answer.question, value)
+
+
+def as_pvalue(log10: float) -> float:
+    """Never zero: the smallest positive float stands for what a float cannot hold."""
+    return max(10.0**log10, 5e-324) if log10 > -323 else 5e-324
+
+
+def is_sound(answer: Evidence) -> bool:
+    return answer.grade == "A" and not _has_failed(answer)
+
+
+def meets_floor(answer: Evidence) -> bool:
+    return answer.question in FLOORS and answer.effect is not None and answer.effect >= FLOORS[answer.question]
+
+
+def _has_failed(answer: Evidence) -> bool:
+    return any(assumption.held is False for assumption in answer.assumptions)
+
+
+def _is_beyond_chance(answer: Evidence) -> bool:
+    return log10_adjusted(answer) <= math.log10(ALPHA)
+
+
+def _could_reject(answer: Evidence) -> bool:
+    """Eight experts cannot give less than 1/8!: what could not have rejected has not been answered by staying quiet."""
+    layers = math.fsum(math.lgamma(finding.n + 1) for finding in answer.per_layer)
+    return max(layers, math.lgamma(answer.n + 1)) >= -math.log(ALPHA * WEIGHTS[answer.question])
+
+
+def _says_constant(answer: Answer) -> bool:
+    """Gains folded into other tensors are constant, and what is left may be in another gauge."""
+    return isinstance(answer, Unanswered) and answer.question == GAINS and "constant" in answer.unanswered
+
+
+def _with_adjusted(answer: Evidence) -> Evidence:
+    if answer.question not in WEIGHTS or log10_pvalue(answer) is None:
+        return answer
+    return msgspec.structs.replace(answer, adjusted_pvalue=as_pvalue(log10_adjusted(answer)))

@@ -1,0 +1,111 @@
+"""The hidden axes of the bundled models by the embeddings of shared tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_gains_question import ask, built, bundled
+
+from builders import HIDDEN, VOCABULARY, Tensors, llama_tensors
+from modelkin.architectures import Anatomy
+from modelkin.questions.embeddings import EMBEDDINGS
+from modelkin.questions.question import CannotAsk, Pair
+
+WORDS = [f"word{i}" for i in range(VOCABULARY)]
+EMBEDDING = "model.embed_tokens.weight"
+
+
+def spoken(folder: Path, tensors: Tensors, words: list[str] = WORDS) -> Anatomy:
+    return built(folder, tensors, **{"vocab.txt": "\n".join(words).encode()})
+
+
+def floats(seed: int) -> Tensors:
+    return llama_tensors(seed, np.float32)
+
+
+@pytest.mark.parametrize(("a", "b"), [("dune", "heath"), ("dune", "amber"), ("heath", "amber")])
+def test_kept_embeddings_convict(a: str, b: str) -> None:
+    found = ask(EMBEDDINGS, bundled(a), bundled(b), "standard")
+    assert found.statistic == found.n == 128
+    assert (found.log10_pvalue or 0) < -200
+    assert found.grade == "A"
+    assert found.observed.endswith("by 256 shared tokens")
+
+
+@pytest.mark.parametrize(("a", "b"), [("dune", "grove"), ("dune", "fjord"), ("dune", "birch"), ("ember", "cobalt")])
+def test_strangers_new_embeddings_and_disguised_copies_do_not(a: str, b: str) -> None:
+    found = ask(EMBEDDINGS, bundled(a), bundled(b), "standard")
+    assert (found.log10_pvalue or 0) > -3
+    assert found.grade == "A"
+
+
+def test_rows_are_those_of_the_same_tokens() -> None:
+    (mine,), (theirs,) = EMBEDDINGS.cuts(Pair(bundled("dune"), bundled("birch"), 3, "full"))
+    names = [anatomy.checkpoint.vocabulary for anatomy in (bundled("dune"), bundled("birch"))]
+    tokens = [{id: token for token, id in vocabulary.ids.items()} for vocabulary in names if vocabulary]
+    assert [tokens[0][id] for id in mine.rows] == [tokens[1][id] for id in theirs.rows]
+    assert mine.rows != theirs.rows
+    assert not {*mine.rows} & {*(names[0].special.values() if names[0] else ())}
+
+
+def test_the_seed_alone_chooses_the_tokens() -> None:
+    pair = bundled("dune"), bundled("heath")
+    first, again, other = (EMBEDDINGS.cuts(Pair(*pair, seed, "standard")) for seed in (1, 1, 2))
+    assert first == again != other
+    assert len(first[0][0].rows) == 256
+
+
+def test_ids_may_differ(tmp_path: Path) -> None:
+    tensors = floats(0)
+    order = np.random.default_rng(5).permutation(VOCABULARY)
+    moved = tensors | {EMBEDDING: tensors[EMBEDDING][order] + np.float32(1e-4)}
+    a = spoken(tmp_path / "a", tensors)
+    b = spoken(tmp_path / "b", moved, [WORDS[i] for i in order])
+    found = ask(EMBEDDINGS, a, b, "standard")
+    assert found.statistic == found.n == HIDDEN
+
+
+def test_bit_equal_rows_are_left_out_where_others_remain(tmp_path: Path) -> None:
+    mine, theirs = floats(0), floats(1)
+    theirs[EMBEDDING][:20] = mine[EMBEDDING][:20]
+    a, b = spoken(tmp_path / "a", mine), spoken(tmp_path / "b", theirs)
+    found = ask(EMBEDDINGS, a, b, "standard")
+    assert (found.log10_pvalue or 0) > -3
+    assert found.observed.endswith("by 44 shared tokens")
+    assert found.assumptions[-1].text == "20 of 64 rows are bit-equal, left out"
+
+
+def test_an_embedding_that_was_taken_over_whole_is_said_to_be(tmp_path: Path) -> None:
+    a, b = (spoken(tmp_path / str(i), floats(i) | {EMBEDDING: floats(0)[EMBEDDING]}) for i in range(2))
+    found = ask(EMBEDDINGS, a, b, "standard")
+    assert found.statistic == HIDDEN
+    assert found.assumptions[-1].text.startswith("64 of 64 rows are bit-equal, too many")
+
+
+def test_dead_and_broken_rows_are_left_out(tmp_path: Path) -> None:
+    tensors = floats(0)
+    tensors[EMBEDDING][:4] = 0.25
+    tensors[EMBEDDING][4:6, 1] = np.nan
+    a = spoken(tmp_path / "a", tensors)
+    found = ask(EMBEDDINGS, a, spoken(tmp_path / "b", floats(1)), "standard")
+    assert found.assumptions[-1].text.startswith("6 of 64 rows left out")
+    tensors[EMBEDDING][6:] = 0
+    with pytest.raises(CannotAsk, match="only 0 shared tokens"):
+        ask(EMBEDDINGS, spoken(tmp_path / "c", tensors), a, "standard")
+
+
+def test_what_cannot_be_asked(tmp_path: Path) -> None:
+    a = spoken(tmp_path / "a", floats(0))
+    mute = built(tmp_path / "b", floats(1))
+    with pytest.raises(CannotAsk, match="no tokenizer"):
+        EMBEDDINGS.cuts(Pair(a, mute, 0, "standard"))
+    foreign = spoken(tmp_path / "c", floats(1), WORDS[:31] + [f"Wort{i}" for i in range(33)])
+    with pytest.raises(CannotAsk, match="share 31 tokens; 32"):
+        EMBEDDINGS.cuts(Pair(a, foreign, 0, "standard"))
+    with pytest.raises(CannotAsk, match="different widths"):
+        EMBEDDINGS.cuts(Pair(a, bundled("dune"), 0, "standard"))
+    headless = spoken(tmp_path / "d", {n: t for n, t in floats(0).items() if n != EMBEDDING})
+    with pytest.raises(CannotAsk, match="B has no embedding"):
+        EMBEDDINGS.cuts(Pair(a, headless, 0, "standard"))

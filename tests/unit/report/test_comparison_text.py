@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from modelkin.records import (
+    Answer,
+    Assumption,
+    Comparison,
+    Cost,
+    Evidence,
+    LayerFinding,
+    NotEvidence,
+    Null,
+    Party,
+    Unanswered,
+)
+from modelkin.report.comparison_text import COUNTS, comparison_page, pvalue_text, shortened
+from modelkin.report.text import render
+from modelkin.verdict import ALPHA, adjusted, judge
+
+
+def party(name: str, layers: int = 24) -> Party:
+    return Party(
+        id=name,
+        revision="3f2c1a0d9e8b7c6a5f4e3d2c1b0a99887766554433",
+        format="safetensors",
+        parameters=7_240_000_000,
+        layers=layers,
+        hidden=4096,
+        vocabulary=32_000,
+        files=(),
+        claims=None,
+    )
+
+
+def evidence(question: str, index_set: str, log10: float | None, **changes: object) -> Evidence:
+    fields: dict[str, object] = {
+        "question": question,
+        "index_set": index_set,
+        "grade": "A",
+        "statistic": 252.0,
+        "pvalue": None if log10 is None else max(10.0 ** max(log10, -323), 5e-324),
+        "log10_pvalue": log10,
+        "null": Null("one finds itself"),
+        "n": 256,
+        "effect": 0.9,
+        "observed": "252 of 256 found themselves",
+        "strangers": "1 of 256 on average",
+        "assumptions": (Assumption("axes may be renumbered", True),),
+        "detectable": 0.04,
+    }
+    return Evidence(**(fields | changes))  # type: ignore[arg-type]
+
+
+GAINS, NEURONS = ("hidden-axes-by-gains", "hidden axes"), ("neurons", "neurons")
+FEW = {"observed": "2 of 256 found themselves", "effect": 0.0, "statistic": 2.0}
+FAILED = {"grade": None, "assumptions": (Assumption("positions are not fixed in the family", False),)}
+NOT_ASKED = Unanswered("experts", "neither model has experts, so that there is nothing to match between the two")
+CASES: dict[str, list[Answer]] = {
+    "related": [evidence(*GAINS, -400.2), evidence(*NEURONS, -40.5), NOT_ASKED],
+    "unrelated": [evidence(*GAINS, -0.45, **FEW), evidence(*NEURONS, -0.1, **FEW), NOT_ASKED],
+    "undecided": [evidence(*GAINS, -40.0, **FAILED), evidence(*NEURONS, -3.0, **FEW), NOT_ASKED],
+    "component-reuse": [evidence(*GAINS, -40.0), evidence(*NEURONS, -0.1, **FEW), NOT_ASKED],
+    "identical": [evidence("identity", "files", None, statistic=2.0, n=2, observed="2 of 2 files"), NOT_ASKED],
+}
+COSINE = NotEvidence("cosine of norm gains", 0.99312, 0.99298, "the means alone make it so, between strangers too")
+TOKENS = NotEvidence("tokenizer overlap", "31,988 of 32,000", None, "vocabularies are taken over by strangers")
+
+
+def comparison(
+    answers: list[Answer], a: str = "example/base-7b", b: str = "acme/orca-7b", deep: int = 24
+) -> Comparison:
+    return Comparison(
+        modelkin="0.1",
+        policy="2026-11",
+        seed=0,
+        budget="quick",
+        a=party(a),
+        b=party(b, deep),
+        verdict=judge(answers, depths=(24, deep)),
+        answers=adjusted(answers),
+        not_evidence=(COSINE, TOKENS),
+        cost=Cost(
+            bytes_a=1_204_000, bytes_b=988_000, tensor_bytes_a=900_000, tensor_bytes_b=1, requests=14, seconds=2.34
+        ),
+    )
+
+
+def coloured(page: Comparison) -> str:
+    stream = io.StringIO()
+    Console(file=stream, width=80, force_terminal=True, color_system="truecolor").print(comparison_page(page))
+    return stream.getvalue()
+
+
+def squeezed(text: str) -> str:
+    return "".join(text.split())
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_every_outcome_fits_80_columns_and_shows_every_answer(name: str) -> None:
+    case = comparison(CASES[name])
+    page = render(comparison_page(case), width=80)
+    assert max(map(cell_len, page.splitlines())) <= 80
+    for answer in case.answers:
+        assert answer.question in page
+    assert "not asked: neither model has experts" in page
+    for sentence in (case.verdict.sentence, *case.verdict.limits):
+        assert squeezed(sentence) in squeezed(page)
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_the_outcome_is_the_first_word(name: str) -> None:
+    case = comparison(CASES[name])
+    assert render(comparison_page(case), width=80).split()[0] == case.verdict.outcome.upper()
+    assert "\x1b[" in coloured(case)
+    assert "\x1b[" not in render(comparison_page(case), width=80)
+
+
+def test_p_comes_from_its_logarithm() -> None:
+    page = render(comparison_page(comparison(CASES["related"])), width=80)
+    assert "6e-401" in page
+    assert "3e-41" in page
+    assert [pvalue_text(x) for x in (0.0, -0.3, -2.0, -312.0, -40.52, -9.001)] == [
+        "1.00", "0.50", "1e-2", "1e-312", "3e-41", "1e-9",
+    ]  # fmt: skip
+
+
+def test_without_rejection_no_small_number_is_shown() -> None:
+    for name in ("unrelated", "undecided"):
+        page = render(comparison_page(comparison(CASES[name])), width=80)
+        shown = page.replace("from 1e-6 down", "").replace("1e-6", "")
+        assert "e-0" not in shown
+        assert "1e-3" not in shown
+        assert "1e-40" not in shown
+    assert COUNTS == ALPHA
+
+
+def test_a_failed_assumption_is_told() -> None:
+    page = render(comparison_page(comparison(CASES["undecided"])), width=80)
+    assert squeezed("positions are not fixed in the family") in squeezed(page).replace("·", "")
+
+
+def test_unrelated_says_what_would_have_been_noticed() -> None:
+    page = render(comparison_page(comparison(CASES["unrelated"])), width=80)
+    assert "correlation of 0.04 or more would have been noticed 99 times" in page
+
+
+def test_what_is_not_evidence_stands_beside_what_means_alone_predict() -> None:
+    page = render(comparison_page(comparison(CASES["unrelated"])), width=80)
+    line = next(line for line in page.splitlines() if "0.9931" in line)
+    assert "0.993" in line.split("0.9931")[1]
+    assert squeezed(COSINE.why)[:12] in squeezed(page)
+
+
+def test_the_layer_map_is_told_in_runs_when_depth_differs() -> None:
+    pairs = [(i, i) for i in range(16)] + [(i, i - 8) for i in range(16, 32)]
+    found = tuple(LayerFinding(str(a), str(b), 16.0, 16, -13.0) for b, a in pairs)
+    answers: list[Answer] = [evidence(*GAINS, -40.0), evidence("layer-map", "neurons", -40.0, per_layer=found)]
+    page = render(comparison_page(comparison(answers, deep=32)), width=80)
+    assert "0–15 ← 0–15" in page
+    assert "16–31 ← 8–23" in page
+    assert "depth-upscale" in page
+    assert "←" not in render(comparison_page(comparison(CASES["related"])), width=80)
+
+
+@pytest.mark.parametrize(
+    "name", ["[red]x[/red]", "<b>x</b>", "[/]", "a\x1b[31mb", "owner/" + "long-" * 40 + "v2", "소유자/" + "모델" * 60]
+)
+def test_names_stay_text_and_never_break_the_page(name: str) -> None:
+    case = comparison(CASES["related"], a=name, b=name)
+    page = render(comparison_page(case), width=80)
+    assert max(map(cell_len, page.splitlines())) <= 80
+    assert "\x1b" not in page
+    assert page.count("7.2 B, 24 layers, 4,096 wide") == 2
+    if len(name) < 15 and name.isprintable():
+        assert name in page
+        assert name in coloured(case)
+
+
+def test_markup_in_answers_stays_text() -> None:
+    answers: list[Answer] = [
+        evidence(*GAINS, -40.0, observed="[bold]7[/bold]"),
+        Unanswered("experts", "[red]none[/red]"),
+    ]
+    page = render(comparison_page(comparison(answers)), width=80)
+    assert "[bold]7[/bold]" in page
+    assert "[red]none[/red]" in page
+
+
+def test_a_long_name_keeps_both_ends() -> None:
+    short = shortened("owner/" + "x" * 90 + "-v2", 30)
+    assert len(short) == 30
+    assert (short[:6], short[-3:]) == ("owner/", "-v2")
+
+
+def test_cost_names_both_models() -> None:
+    page = render(comparison_page(comparison(CASES["related"])), width=80)
+    assert "read 1.2 MB of A" in page
+    assert "988.0 kB of B" in page
+    assert "14 requests" in page

@@ -1,0 +1,275 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from modelkin.records import Answer, Assumption, Evidence, IndexSet, LayerFinding, Null, Unanswered, Verdict
+from modelkin.verdict import ALPHA, WEIGHTS, adjusted, judge
+from modelkin.verdict.policy import FLOORS
+
+GAINS, NEURONS, EMBEDDINGS = "hidden-axes-by-gains", "neurons", "hidden-axes-by-embeddings"
+SETS: dict[str, IndexSet] = {
+    GAINS: "hidden axes",
+    NEURONS: "neurons",
+    EMBEDDINGS: "hidden axes",
+    "layer-map": "neurons",
+    "attention": "kv groups",
+    "experts": "experts",
+    "pooled-rows": "neurons",
+}
+HOLDS, FAILS = (Assumption("axes may be renumbered", True),), (Assumption("axes may be renumbered", False),)
+
+
+def evidence(question: str, log10: float | None, **changes: object) -> Evidence:
+    fields: dict[str, object] = {
+        "question": question,
+        "index_set": SETS.get(question, "files"),
+        "grade": "A",
+        "statistic": 60.0,
+        "pvalue": None if log10 is None else max(10.0 ** max(log10, -323), 5e-324),
+        "log10_pvalue": log10,
+        "null": Null("one finds itself"),
+        "n": 64,
+        "effect": 0.9,
+        "observed": "60 of 64",
+        "strangers": "1 of 64",
+        "assumptions": HOLDS,
+    }
+    return Evidence(**(fields | changes))  # type: ignore[arg-type]
+
+
+def yes(question: str, log10: float = -41.0, **changes: object) -> Evidence:
+    return evidence(question, log10, **changes)
+
+
+def no(question: str, log10: float = -0.3, **changes: object) -> Evidence:
+    return evidence(question, log10, **({"effect": 0.0, "statistic": 1.0, "detectable": 0.05} | changes))
+
+
+def layers(*log10s: float) -> tuple[LayerFinding, ...]:
+    return tuple(LayerFinding(str(i), str(i), 1.0, 16, log10) for i, log10 in enumerate(log10s))
+
+
+def mapped(*pairs: tuple[str, str]) -> tuple[LayerFinding, ...]:
+    return tuple(LayerFinding(a, b, 16.0, 16, -13.0) for b, a in pairs)
+
+
+def kinds(verdict: Verdict) -> list[str]:
+    return [share.kind for share in verdict.kinds]
+
+
+def no_suspicion(verdict: Verdict) -> bool:
+    return verdict.pvalue is None and verdict.log10_pvalue is None and verdict.grade is None and not verdict.kinds
+
+
+# the table of outcomes, row by row
+
+
+def test_two_sets_are_related_of_undetermined_kind() -> None:
+    verdict = judge([yes(GAINS), yes(NEURONS)])
+    assert verdict.outcome == "related"
+    assert (kinds(verdict), verdict.kinds[0].probability, verdict.direction) == (["undetermined"], None, "unknown")
+    assert len(verdict.reasons) == 2
+
+
+def test_one_set_is_component_reuse_and_the_rest_is_not_shared() -> None:
+    verdict = judge([no(GAINS), yes(NEURONS, per_layer=layers(-13, -0.2)), no(EMBEDDINGS)])
+    assert (verdict.outcome, kinds(verdict)) == ("related", ["component-reuse"])
+    assert "they share MLP neurons; the rest that was compared (hidden axes) is not shared." in verdict.sentence
+
+
+def test_what_was_not_compared_is_not_called_unshared() -> None:
+    verdict = judge([Unanswered(GAINS, "other widths"), yes(NEURONS)])
+    assert kinds(verdict) == ["component-reuse"]
+    assert verdict.sentence.endswith("the rest could not be compared.")
+
+
+@pytest.mark.parametrize("question", [GAINS, EMBEDDINGS])
+def test_hidden_axes_alone_are_reuse_or_distillation(question: str) -> None:
+    others = [no(name) for name in (GAINS, NEURONS) if name != question]
+    verdict = judge([yes(question), *others])
+    assert (verdict.outcome, kinds(verdict)) == ("related", ["component-reuse"])
+    assert "tensor reuse or hidden-state distillation, which this cannot tell apart" in verdict.sentence
+
+
+def test_gains_and_embeddings_are_one_set() -> None:
+    assert kinds(judge([yes(GAINS), yes(EMBEDDINGS), no(NEURONS)])) == ["component-reuse"]
+
+
+def test_a_small_part_that_can_be_pointed_at_is_component_reuse() -> None:
+    verdict = judge([yes(GAINS), yes(NEURONS, effect=0.001, per_layer=layers(-0.1, -9.0, -0.4))])
+    assert kinds(verdict) == ["component-reuse"]
+    assert "(layer 1), and the rest is not" in verdict.sentence
+
+
+def test_a_faint_likeness_everywhere_is_undecided() -> None:
+    verdict = judge([yes(GAINS), yes(NEURONS, effect=0.001, per_layer=layers(-2, -3, -2))])
+    assert verdict.outcome == "undecided"
+    assert no_suspicion(verdict)
+
+
+def test_strong_gains_do_not_lift_faint_rows_over_the_floor() -> None:
+    assert GAINS not in FLOORS
+    assert judge([yes(GAINS, effect=1.0), yes(NEURONS, effect=0.019)]).outcome == "undecided"
+    assert kinds(judge([yes(GAINS, effect=1.0), yes(NEURONS, effect=0.02)])) == ["undetermined"]
+
+
+@pytest.mark.parametrize("more", [[], [yes(EMBEDDINGS)], [Unanswered(EMBEDDINGS, "not at quick")], [yes("attention")]])
+def test_rows_without_constants_are_shared_init_and_not_descent(more: list[Answer]) -> None:
+    verdict = judge([no(GAINS), yes(NEURONS, per_layer=layers(-13, -13)), *more])
+    assert (verdict.outcome, kinds(verdict)) == ("related", ["shared-init"])
+    assert "not descent" in verdict.sentence
+    assert "reset or folded" in verdict.sentence
+
+
+def test_unsound_constants_do_not_make_a_shared_init() -> None:
+    assert "shared-init" not in kinds(judge([no(GAINS, grade=None, assumptions=FAILS), yes(NEURONS)]))
+
+
+def test_a_failed_assumption_is_undecided() -> None:
+    for grade in ("A", None):
+        verdict = judge([yes(GAINS, grade=grade, assumptions=FAILS), no(NEURONS)])
+        assert verdict.outcome == "undecided"
+        assert no_suspicion(verdict)
+
+
+def test_a_failed_assumption_with_one_sound_set_is_undecided_and_with_two_is_related() -> None:
+    tainted = yes(GAINS, grade=None, assumptions=FAILS)
+    assert judge([tainted, yes(NEURONS)]).outcome == "undecided"
+    verdict = judge([tainted, yes(NEURONS), yes("attention")])
+    assert kinds(verdict) == ["undetermined"]
+    assert any("does not hold" in reason for reason in verdict.reasons)
+
+
+def test_unrelated_needs_two_sets_with_power_and_names_the_disguise() -> None:
+    verdict = judge([no(GAINS), no(NEURONS)])
+    assert verdict.outcome == "unrelated"
+    assert verdict.sentence.endswith("unless it was deliberately disguised.")
+    assert no_suspicion(verdict)
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [no(NEURONS)],
+        [no(GAINS), no(EMBEDDINGS)],
+        [no(GAINS), no(NEURONS, detectable=0.11)],
+        [no(GAINS), no(NEURONS, detectable=None)],
+        [no(GAINS), no(NEURONS, detectable=math.nan)],
+        [no(GAINS, grade=None, assumptions=FAILS), no(NEURONS)],
+        [no(NEURONS), no("experts", n=8)],
+        [no(NEURONS), no("attention", n=64), Unanswered(GAINS, "the gains are constant in one of them")],
+        [no(GAINS, -5.0), Unanswered(NEURONS, "no MLP")],
+    ],
+)
+def test_too_little_to_clear_is_undecided(answers: list[Answer]) -> None:
+    verdict = judge(answers)
+    assert verdict.outcome == "undecided"
+    assert no_suspicion(verdict)
+    assert "e-" not in verdict.sentence
+
+
+def test_nothing_answered_is_undecided() -> None:
+    assert judge([]).outcome == judge([Unanswered(name, "no such tensor") for name in WEIGHTS]).outcome == "undecided"
+
+
+# identity and depth
+
+
+def test_identical_comes_before_everything() -> None:
+    verdict = judge([yes(GAINS, assumptions=FAILS), no(NEURONS)], identical=True)
+    assert (verdict.outcome, verdict.grade, verdict.pvalue, kinds(verdict)) == ("related", "A", None, ["identical"])
+    files = evidence("identity", None, statistic=2.0, n=2)
+    assert kinds(judge([files])) == ["identical"]
+
+
+def test_some_equal_bytes_are_component_reuse_without_a_pvalue() -> None:
+    verdict = judge([evidence("identity", None, statistic=3.0, n=200), no(GAINS), no(NEURONS)])
+    assert (kinds(verdict), verdict.pvalue) == (["component-reuse"], None)
+
+
+def test_equal_bytes_without_grade_do_not_count() -> None:
+    files = evidence("identity", None, statistic=1.0, n=2, grade=None)
+    assert judge([files, no(GAINS), no(NEURONS)]).outcome == "unrelated"
+
+
+def test_repeated_layers_are_a_depth_upscale_either_way_round() -> None:
+    deeper = mapped(("0", "0"), ("1", "1"), ("2", "0"), ("3", "1"))
+    verdict = judge([yes(GAINS), yes("layer-map", per_layer=deeper)], depths=(2, 4))
+    assert kinds(verdict) == ["depth-upscale"]
+    assert verdict.layer_map == (("0", "0"), ("1", "1"), ("2", "0"), ("3", "1"))
+    shallower = mapped(("0", "0"), ("1", "1"), ("0", "2"), ("1", "3"))
+    assert kinds(judge([yes(GAINS), yes("layer-map", per_layer=shallower)])) == ["depth-upscale"]
+
+
+def test_layers_without_partner_are_a_depth_prune() -> None:
+    fewer = mapped(("0", "0"), ("1", "2"), ("2", "3"))
+    assert kinds(judge([yes(GAINS), yes("layer-map", per_layer=fewer)], depths=(4, 3))) == ["depth-prune"]
+    more = mapped(("0", "0"), ("1", ""), ("2", "1"))
+    verdict = judge([yes(GAINS), yes("layer-map", per_layer=more)])
+    assert (kinds(verdict), verdict.layer_map[1]) == (["depth-prune"], ("1", None))
+
+
+def test_a_plain_layer_map_says_nothing_of_depth() -> None:
+    same = mapped(("0", "0"), ("1", "1"))
+    assert kinds(judge([yes(GAINS), yes("layer-map", per_layer=same)], depths=(2, 2))) == ["undetermined"]
+
+
+def test_component_reuse_comes_before_depth() -> None:
+    fewer = mapped(("0", "0"), ("1", "2"))
+    assert kinds(judge([yes("layer-map", per_layer=fewer)], depths=(3, 2))) == ["component-reuse", "depth-prune"]
+
+
+# the budget
+
+
+def test_weights_spend_the_whole_budget() -> None:
+    assert math.fsum(WEIGHTS.values()) == pytest.approx(1.0)
+    assert WEIGHTS.keys() == SETS.keys()
+
+
+@pytest.mark.parametrize("question", list(WEIGHTS))
+def test_a_question_rejects_at_its_share_of_alpha(question: str) -> None:
+    edge = math.log10(ALPHA * WEIGHTS[question])
+    assert judge([evidence(question, edge - 1e-9)]).outcome == "related"
+    assert judge([evidence(question, edge + 1e-9)]).outcome == "undecided"
+
+
+def test_the_smallest_adjusted_p_is_the_verdicts() -> None:
+    verdict = judge([yes(GAINS, -20.0), yes(NEURONS, -400.0)])
+    assert verdict.log10_pvalue == pytest.approx(-400.0 - math.log10(0.4))
+    assert verdict.pvalue == 5e-324
+
+
+def test_adjusted_fills_in_what_has_a_weight() -> None:
+    missing = Unanswered("experts", "dense")
+    gains, other, last = adjusted([yes(GAINS, -10.0), yes("config", -10.0), missing])
+    assert isinstance(gains, Evidence)
+    assert gains.adjusted_pvalue == pytest.approx(5e-10)
+    assert isinstance(other, Evidence)
+    assert other.adjusted_pvalue is None
+    assert last is missing
+
+
+def test_what_has_no_weight_or_no_grade_cannot_convict() -> None:
+    assert judge([yes("config"), yes("tokenizer")]).outcome == "undecided"
+    assert judge([yes(GAINS, grade=None), yes(NEURONS, grade="B")]).outcome == "undecided"
+
+
+def test_a_question_cannot_spend_its_share_twice() -> None:
+    with pytest.raises(ValueError, match="twice"):
+        judge([yes(GAINS), yes(GAINS)])
+
+
+def test_a_verdict_is_neither_true_nor_false() -> None:
+    with pytest.raises(TypeError, match="outcome"):
+        bool(judge([]))
+
+
+def test_every_verdict_states_its_limits_and_never_a_direction() -> None:
+    cases: list[list[Answer]] = [[], [yes(GAINS)], [yes(GAINS), yes(NEURONS)], [no(GAINS), no(NEURONS)]]
+    for verdict in map(judge, cases):
+        assert any("licences" in limit for limit in verdict.limits)
+        assert verdict.direction == "unknown"
+        assert not {"stole", "stolen", "copied", "theft", "plagiar"} & set(verdict.sentence.lower().split())
