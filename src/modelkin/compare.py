@@ -17,8 +17,8 @@ from modelkin.architectures import Anatomy, identify
 from modelkin.checkpoint import Checkpoint
 from modelkin.errors import NothingComparable
 from modelkin.inspection import SMALL_FILE, identity, open_model
-from modelkin.questions import QUESTIONS, CannotAsk, Pair, Question, identical_files, not_evidence
-from modelkin.records import Answer, Comparison, Cost, Cut, KeptRows, Party, Unanswered
+from modelkin.questions import QUESTIONS, CannotAsk, Cuts, Pair, Question, identical_files, not_evidence
+from modelkin.records import Answer, Comparison, Cost, Cut, Evidence, KeptRows, Party, Unanswered
 from modelkin.sampling.readings import Floats, Readings, pack, portrait, read
 from modelkin.sources import ReadOptions
 from modelkin.sources.local import LocalSource
@@ -97,9 +97,7 @@ def compare_pair(pair: Pair, began: float, progress: Progress = no_progress) -> 
             kept = KeptRows(
                 portrait_a=portrait(pair.a), portrait_b=portrait(pair.b), a=pack(arrays[0]), b=pack(arrays[1])
             )
-    if all(isinstance(answer, Unanswered) for answer in found):
-        reasons = "; ".join(dict.fromkeys(a.unanswered for a in found if isinstance(a, Unanswered)))
-        raise NothingComparable(f"nothing could be asked of this pair: {reasons}", where=pair.b.checkpoint.id)
+    _something_asked(pair, found)
     answers = adjusted(found)
     parties = party(pair.a), party(pair.b)
     return Comparison(
@@ -117,6 +115,14 @@ def compare_pair(pair: Pair, began: float, progress: Progress = no_progress) -> 
     )
 
 
+def _something_asked(pair: Pair, found: Sequence[Answer]) -> None:
+    """That two files differ is no answer: something of the weights must have been compared, or be the same bytes."""
+    if any(isinstance(answer, Evidence) and (answer.index_set != "files" or answer.effect) for answer in found):
+        return
+    reasons = "; ".join(dict.fromkeys(a.unanswered for a in found if isinstance(a, Unanswered)))
+    raise NothingComparable(f"nothing could be asked of this pair: {reasons}", where=pair.b.checkpoint.id)
+
+
 def _rungs(pair: Pair) -> list[tuple[int, ...]]:
     later = tuple(sorted({question.stage for question in QUESTIONS} - set(QUICK_STAGES)))
     return [QUICK_STAGES] if pair.budget == "quick" else [QUICK_STAGES, later]
@@ -131,13 +137,15 @@ def _ask_stages(pair: Pair, stages: Iterable[int], arrays: tuple[Arrays, Arrays]
         plans = [cuts[side] for cuts in wanted.values() if not isinstance(cuts, Unanswered)]
         have |= read(anatomy, [cut for cut in dict.fromkeys(c for cuts in plans for c in cuts) if cut not in have])
     left, right = _sides(pair, arrays)
-    return [
-        plan if isinstance(plan := wanted[question.id], Unanswered) else ask(question, left, right, pair.seed)
-        for question in asked
-    ]
+    return [_answer(question, wanted[question.id], left, right, pair.seed) for question in asked]
 
 
-def planned(question: Question, pair: Pair) -> tuple[Sequence[Cut], Sequence[Cut]] | Unanswered:
+def _answer(question: Question, cuts: Cuts | Unanswered, a: Readings, b: Readings, seed: int) -> Answer:
+    """Each question sees what it asked for, and nothing that was read for others."""
+    return cuts if isinstance(cuts, Unanswered) else ask(question, a.only(cuts[0]), b.only(cuts[1]), seed)
+
+
+def planned(question: Question, pair: Pair) -> Cuts | Unanswered:
     try:
         return question.cuts(pair)
     except CannotAsk as reason:
@@ -174,8 +182,8 @@ def party(anatomy: Anatomy) -> Party:
 def cost(pair: Pair, seconds: float) -> Cost:
     a, b = (anatomy.checkpoint.source.ledger for anatomy in (pair.a, pair.b))
     return Cost(
-        bytes_a=a.bytes(),
-        bytes_b=b.bytes(),
+        bytes_a=a.bytes() - a.bytes({"hash"}),  # hashing a local file is not what the comparison costs
+        bytes_b=b.bytes() - b.bytes({"hash"}),
         tensor_bytes_a=a.bytes(TENSOR_KINDS),
         tensor_bytes_b=b.bytes(TENSOR_KINDS),
         requests=a.requests + b.requests,

@@ -34,7 +34,7 @@ from modelkin.sampling.readings import Readings
 from modelkin.stats import better_of, holm, importance_order, total_fixed_points
 
 FEWEST_ROWS = 8
-STANDARD_BYTES = 64_000_000
+STANDARD_BYTES = 28 << 20  # of the 64 MB a model that all questions together may read
 ALPHA = -6.0  # log10 of what a cell's p may be after Holm to count as a layer found
 MOST_SCORE = 40.0  # beyond this a cell is certain, and the order of the layers decides between certain ones
 # In units of log10 p. A layer found is worth 6 or more and costs at most 5 to enter and to leave, so none is passed by.

@@ -10,34 +10,29 @@ that holds under any dependence.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from modelkin.architectures import Anatomy
 from modelkin.questions.gains import ALARM, grade, same_width
+from modelkin.questions.neuron_blocks import Block, Floats, Names, blocks_at_two_depths, readers, rows_read
+from modelkin.questions.power import detectable_by_roll_call
 from modelkin.questions.question import CannotAsk, Cuts, Pair, Question
-from modelkin.records import Assumption, Cut, Evidence, LayerFinding, Role, Significance, Slot
-from modelkin.sampling.facing import Facing, facing, two_depths
+from modelkin.records import Assumption, Cut, Evidence, LayerFinding, Significance, Slot
+from modelkin.sampling.facing import facing
 from modelkin.sampling.offsets import offset
 from modelkin.sampling.readings import Readings
-from modelkin.stats import RollCall, better_of, importance_order, over_layers, roll_call
+from modelkin.stats import RollCall, better_of, importance_order, over_layers, pooled_rows, roll_call
 from modelkin.stats.arrays import unit_rows
 
 ID = "neurons"
 ROWS = 16
 FEWEST_ROWS = 8
+WEIGHT = 0.40
+ALPHA = 1e-6 * WEIGHT
 WIDE = 8192  # beyond it one projection has to do
-DENSE, SHARED = (Role.GATE, Role.UP), (Role.SHARED_GATE, Role.SHARED_UP)
-ALIKE = ((None, None), (0, 0), (1, 1))  # experts of a and of b, None for a dense MLP
-MIXED = ((None, 0), (None, 1), (0, None), (1, None))
-
-Floats = NDArray[np.float64]
-Names = tuple[str, str]
-Block = tuple[tuple[Slot, Slot], ...]  # one or two projections of the same neurons
-Blocks = dict[Names, list[Block]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +99,7 @@ def answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
         null=judged.null,
         n=best.n,
         effect=_likeness(best.calls),
+        detectable=_detectable(best, len(tracks), together, rng),
         observed=f"{best.fixed} of {best.n} neurons found themselves, in {_layers(best)}",
         strangers=f"{len(best.calls)} of {best.n} on average: one a layer",
         per_layer=tuple(_finding(layer) for layer in layers),
@@ -111,37 +107,8 @@ def answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
     )
 
 
-def readers(anatomy: Anatomy) -> set[Slot]:
-    roles = {*DENSE, *SHARED}
-    found = (slot for slot in anatomy.slots if slot.role in roles and (slot.expert or 0) < 2)
-    return {slot for slot in found if anatomy.shape(slot)[1:] == (anatomy.facts.hidden,)}
-
-
 def _affordable(block: Block, pair: Pair) -> Block:
     return block[:1] if (pair.a.facts.hidden or 0) > WIDE else block
-
-
-def blocks_at_two_depths(beside: Facing, mine: Collection[Slot], theirs: Collection[Slot]) -> Blocks:
-    """The blocks to compare at two depths, among layers that have any. Of those already chosen it chooses all."""
-    found = {names: blocks for names in beside if (blocks := _in_layer(names, mine, theirs))}
-    order = [str(i) for i in range(len(found))]
-    kept = {int(i) for i, _ in two_depths(order, order)}
-    return {names: blocks for i, (names, blocks) in enumerate(found.items()) if i in kept}
-
-
-def _in_layer(names: Names, mine: Collection[Slot], theirs: Collection[Slot]) -> list[Block]:
-    def block(roles: Sequence[Role], a: int | None, b: int | None) -> Block:
-        pairs = ((_slot(role, names[0], a), _slot(role, names[1], b)) for role in roles)
-        return tuple((x, y) for x, y in pairs if x in mine and y in theirs)
-
-    alike = [block(DENSE, *experts) for experts in ALIKE]
-    mixed = [] if any(alike) else [block(DENSE, *experts) for experts in MIXED]
-    return [found for found in (*alike, *mixed, block(SHARED, None, None)) if found]
-
-
-def _slot(role: Role, name: str, expert: int | None) -> Slot:
-    stack, _, layer = name.rpartition(".")
-    return Slot(role, layer=int(layer), expert=expert, stack=stack)
 
 
 def _calls(a: Readings, b: Readings, rng: np.random.Generator) -> list[list[Call]]:
@@ -161,17 +128,6 @@ def _calls(a: Readings, b: Readings, rng: np.random.Generator) -> list[list[Call
 
 def _narrow(readings: Readings) -> dict[Slot, Floats]:
     return {slot: rows for slot, rows in rows_read(readings).items() if len(rows) <= ROWS}
-
-
-def rows_read(readings: Readings) -> dict[Slot, Floats]:
-    """By slot. Rows that are not finite become zeros, and so are left out like other dead rows."""
-    found = {cut.slot: rows for cut, rows in readings.arrays.items() if cut.start is not None and rows.ndim == 2}
-    return {slot: _numbers(rows) for slot, rows in found.items()}
-
-
-def _numbers(rows: NDArray[np.float32]) -> Floats:
-    finite = np.isfinite(rows).all(axis=1, keepdims=True)
-    return np.where(finite, rows, 0.0).astype(np.float64)
 
 
 def _tracks(layers: Sequence[Sequence[Call]]) -> list[list[Call]]:
@@ -218,6 +174,14 @@ def unsorted(who: str, rows: Sequence[Floats], rng: np.random.Generator) -> Assu
     return Assumption(text, order.pvalue >= ALARM)
 
 
+def _detectable(track: Track, tracks: int, together: bool, rng: np.random.Generator) -> float | None:
+    """What the total of a track would have noticed; with nothing in it but the noise of these very rows."""
+    calls = track.calls if together else track.calls[:1]
+    width = pooled_rows([(call.a, call.b) for call in calls], rng, draws=1).effective_width
+    paid = 2 * tracks if len(calls) > 1 else tracks * len(track.calls)
+    return detectable_by_roll_call([call.rows.n for call in calls], width, math.log10(ALPHA / paid))
+
+
 def _layers(track: Track) -> str:
     return "one layer" if len(track.calls) == 1 else f"{len(track.calls)} layers"
 
@@ -241,7 +205,7 @@ NEURONS = Question(
     asks="Do the neurons of the MLP know each other by the rows that read the residual stream?",
     index_set="neurons",
     stage=2,
-    weight=0.40,
+    weight=WEIGHT,
     null="the neurons of a layer may be numbered in any order: one of them finds itself on average",
     cuts=cuts,
     answer=answer,

@@ -7,11 +7,13 @@ one block counts (see `neurons`), for blocks of a layer may have a common order.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from modelkin.questions.gains import grade, same_width
-from modelkin.questions.neurons import Block, Floats, blocks_at_two_depths, copied, readers, rows_read, unsorted
+from modelkin.questions.neuron_blocks import Block, Floats, blocks_at_two_depths, readers, rows_read
+from modelkin.questions.neurons import copied, unsorted
 from modelkin.questions.question import CannotAsk, Cuts, Pair, Question
 from modelkin.records import Assumption, Cut, Evidence, LayerFinding, Slot
 from modelkin.sampling.facing import facing
@@ -26,7 +28,16 @@ FEWEST_ROWS = 56  # 28 fair coins: fewer cannot reach a twentieth of 1e-6 whatev
 WEIGHT = 0.05
 ALPHA = 1e-6 * WEIGHT
 POWER = 0.99
-Layer = tuple[tuple[str, str], Floats, Floats]  # its names, the neurons of a, the neurons of b
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """Neurons of a facing pair of layers: gate and up joined, (n, p) each, and the rows of the first as they are."""
+
+    names: tuple[str, str]
+    a: Floats
+    b: Floats
+    plain: tuple[Floats, Floats]
 
 
 def cuts(pair: Pair) -> Cuts:
@@ -47,13 +58,13 @@ def cuts(pair: Pair) -> Cuts:
 def answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
     same_width(a.portrait.hidden, b.portrait.hidden)
     layers, assumptions = _apart(_layers(a, b), rng)
-    found = pooled_rows([(x, y) for _, x, y in layers], rng)
+    found = pooled_rows([(layer.a, layer.b) for layer in layers], rng)
     test = found.significance
     if test.n < FEWEST_ROWS:
         raise CannotAsk(f"only {test.n} neurons can be told apart; {FEWEST_ROWS} are needed")
     assumptions += (
-        unsorted("A", [x for _, x, _ in layers], rng),
-        unsorted("B", [y for _, _, y in layers], rng),
+        unsorted("A", [layer.plain[0] for layer in layers], rng),
+        unsorted("B", [layer.plain[1] for layer in layers], rng),
         Assumption(f"for comparison only: z = {found.z:.1f} against the same rows in any other order"),
     )
     return Evidence(
@@ -79,7 +90,12 @@ def _layers(a: Readings, b: Readings) -> list[Layer]:
     mine, theirs = (rows_read(_only(side, span)) for side in (a, b))
     beside = facing(a.portrait.layers, b.portrait.layers)
     found = blocks_at_two_depths(beside, mine, theirs)
-    return [(names, _joined(blocks[0], mine, 0), _joined(blocks[0], theirs, 1)) for names, blocks in found.items()]
+    return [_layer(names, blocks[0], mine, theirs) for names, blocks in found.items()]
+
+
+def _layer(names: tuple[str, str], block: Block, mine: dict[Slot, Floats], theirs: dict[Slot, Floats]) -> Layer:
+    a, b = block[0]
+    return Layer(names, _joined(block, mine, 0), _joined(block, theirs, 1), (mine[a], theirs[b]))
 
 
 def _span(a: Readings, b: Readings) -> tuple[int, int]:
@@ -105,7 +121,7 @@ def _apart(layers: list[Layer], rng: np.random.Generator) -> tuple[list[Layer], 
     """The layers that may be renumbered independently: of two that are copies in both models, one."""
     if not layers:
         raise CannotAsk("the models share no gate or up projection in facing layers")
-    if len(layers) == 2 and copied(layers[0][1:], layers[1][1:], rng):
+    if len(layers) == 2 and copied(layers[0].plain, layers[1].plain, rng):
         text = "the two layers are copies of each other in both models: only one counts"
         return layers[:1], (Assumption(text),)
     return layers, ()
@@ -123,10 +139,9 @@ def _detectable(found: PooledRows) -> float | None:
 
 
 def _finding(layer: Layer) -> LayerFinding:
-    names, a, b = layer
-    likeness = np.einsum("ij,ij->i", unit_rows(a), unit_rows(b))
+    likeness = np.einsum("ij,ij->i", unit_rows(layer.a), unit_rows(layer.b))
     mean = float(likeness.mean())
-    return LayerFinding(*names, statistic=mean, n=len(likeness), effect=mean)
+    return LayerFinding(*layer.names, statistic=mean, n=len(likeness), effect=mean)
 
 
 POOLED = Question(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from modelkin.architectures import Anatomy
 from modelkin.errors import NothingComparable, UnreadableError
-from modelkin.records import Cut, Portrait, Slot, StoredRows
+from modelkin.records import Cut, Portrait, StoredRows
 
 Floats = NDArray[np.float32]
 DTYPES = {"BF16": np.dtype(ml_dtypes.bfloat16), "F16": np.dtype(np.float16), "F32": np.dtype(np.float32)}
@@ -30,9 +30,8 @@ class Readings:
         except KeyError:
             raise NothingComparable(f"{cut} was not read", where=self.portrait.family) from None
 
-    def of(self, slot: Slot) -> Floats | None:
-        """What was read of a slot, whichever rows; None where nothing was."""
-        return next((array for cut, array in self.arrays.items() if cut.slot == slot), None)
+    def only(self, cuts: Iterable[Cut]) -> Readings:
+        return Readings(self.portrait, {cut: self[cut] for cut in cuts})
 
 
 def read(anatomy: Anatomy, cuts: Sequence[Cut]) -> dict[Cut, Floats]:

@@ -11,9 +11,7 @@ from modelkin.sources import LocalSource
 from modelkin.vocabulary import Spelling, Vocabulary
 
 
-def vocabulary(
-    ids: dict[bytes, int], merges: tuple[str, ...] = (), special: dict[str, int] | None = None
-) -> Vocabulary:
+def vocabulary(ids: dict[bytes, int], merges: tuple[str, ...] = (), *special: str) -> Vocabulary:
     base = {content.decode(): number for content, number in ids.items()}
     names = {name: 1000 + len(base) + number for number, name in enumerate(special)}
     tokens = {number: name for name, number in base.items()}

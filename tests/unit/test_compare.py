@@ -1,0 +1,159 @@
+"""The main job on the bundled models: the verdicts that their truth asks for, and records that can be checked."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from builders import CONFIG, llama_files, write_files
+from modelkin.compare import CompareOptions, compare, plan
+from modelkin.demo import bundled
+from modelkin.errors import NothingComparable, UnreadableError
+from modelkin.records import Comparison, Evidence
+from modelkin.report.files import to_json
+from modelkin.verify import read_comparison, verify
+
+KEYS = {
+    *("schema", "modelkin", "policy", "seed", "a", "b", "verdict", "answers", "alignment", "controls"),
+    *("not_evidence", "rows", "cost"),
+}
+
+
+@cache
+def compared(a: str, b: str, budget: Any = "standard") -> Comparison:
+    models = bundled()
+    return compare(str(models[a]), str(models[b]), CompareOptions(budget))
+
+
+def kinds(comparison: Comparison) -> list[str]:
+    return [share.kind for share in comparison.verdict.kinds]
+
+
+@pytest.mark.parametrize("budget", ["quick", "standard"])
+@pytest.mark.parametrize("child", ["heath", "birch", "amber"])
+def test_descendants_are_related_beyond_any_doubt(child: str, budget: str) -> None:
+    verdict = compared("dune", child, budget).verdict
+    assert (verdict.outcome, verdict.grade, verdict.direction) == ("related", "A", "unknown")
+    assert verdict.log10_pvalue is not None
+    assert verdict.log10_pvalue < -12
+
+
+@pytest.mark.parametrize("budget", ["quick", "standard"])
+def test_an_independent_twin_is_never_related(budget: str) -> None:
+    verdict = compared("dune", "grove", budget).verdict
+    assert verdict.outcome != "related"
+    assert verdict.pvalue is None
+
+
+def test_shared_norms_alone_are_a_component() -> None:
+    comparison = compared("ember", "cobalt")
+    assert comparison.verdict.outcome == "related"
+    assert kinds(comparison)[0] == "component-reuse"
+
+
+def test_a_deeper_child_shows_its_layers() -> None:
+    comparison = compared("dune", "amber")
+    assert "depth-upscale" in kinds(comparison)
+    source = [0, 1, 2, 3, 4, 1, 2, 3, 4, 5]
+    assert comparison.verdict.layer_map == tuple((str(i), str(layer)) for i, layer in enumerate(source))
+
+
+def test_a_model_beside_itself_is_identical() -> None:
+    assert kinds(compared("dune", "dune"))[0] == "identical"
+
+
+def test_the_order_of_the_two_does_not_matter_to_the_outcome() -> None:
+    for a, b in (("dune", "heath"), ("dune", "grove"), ("ember", "cobalt")):
+        assert compared(a, b).verdict.outcome == compared(b, a).verdict.outcome
+
+
+def test_the_record_has_every_key_of_the_contract_and_comes_back_from_json() -> None:
+    comparison = compared("dune", "heath")
+    written = json.loads(to_json(comparison))
+    assert written.keys() >= KEYS
+    assert written["schema"] == "modelkin.comparison/1"
+    assert msgspec.json.decode(to_json(comparison), type=Comparison) == comparison
+
+
+@pytest.mark.parametrize("pair", [("dune", "heath"), ("dune", "grove"), ("ember", "cobalt"), ("dune", "amber")])
+def test_the_quick_answers_come_out_again_from_the_kept_rows(pair: tuple[str, str]) -> None:
+    assert verify(compared(*pair)) == ()
+
+
+def numbers(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    if isinstance(value, dict):
+        return [p for key, inner in value.items() for p in numbers(inner, (*path, key))]
+    if isinstance(value, list | tuple):
+        return [p for i, inner in enumerate(value) for p in numbers(inner, (*path, i))]
+    return [path] if isinstance(value, int | float) and not isinstance(value, bool) else []
+
+
+def test_every_altered_number_of_a_quick_answer_or_the_verdict_is_noticed() -> None:
+    whole = msgspec.to_builtins(compared("dune", "heath", "quick"), builtin_types=(bytes,))
+    places = [p for p in numbers(whole["answers"], ("answers",)) if "sample" not in p and p[1] != 0]
+    places += numbers(whole["verdict"], ("verdict",))
+    assert len(places) > 20
+    for path in places:
+        edited = json.loads(json.dumps({key: whole[key] for key in ("answers", "verdict")}))
+        inner: Any = edited
+        for key in path[:-1]:
+            inner = inner[key]
+        old = inner[path[-1]]
+        inner[path[-1]] = old + 1 if isinstance(old, int) else old * 1.001 + 0.001
+        altered = msgspec.convert({**whole, **edited}, Comparison, builtin_types=(bytes,))
+        assert verify(altered), path
+
+
+def test_altered_rows_are_noticed() -> None:
+    whole = compared("dune", "heath", "quick")
+    assert whole.rows is not None
+    part = next(part for part in whole.rows.b if len(part.shape) == 2)
+    turned = msgspec.structs.replace(part, data=part.data[len(part.data) // 2 :] + part.data[: len(part.data) // 2])
+    rows = tuple(turned if kept is part else kept for kept in whole.rows.b)
+    altered = msgspec.structs.replace(whole, rows=msgspec.structs.replace(whole.rows, b=rows))
+    assert verify(altered)
+
+
+def test_what_is_no_comparison_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('{"schema": 3}')
+    with pytest.raises(UnreadableError, match="no comparison"):
+        read_comparison(tmp_path / "x.json")
+
+
+def test_a_quick_comparison_reads_little_and_keeps_it() -> None:
+    comparison = compared("dune", "heath", "quick")
+    assert comparison.cost.tensor_bytes_a <= 1_000_000
+    assert comparison.rows is not None
+    assert len(to_json(comparison)) < 3_000_000
+
+
+def test_the_plan_names_every_question_and_reads_no_weights() -> None:
+    models = bundled()
+    lines = plan(str(models["dune"]), str(models["ember"]), CompareOptions("quick"))
+    assert [line.partition(":")[0] for line in lines] == ["hidden-axes-by-gains", "neurons"]
+    assert all("bytes" in line or "not asked" in line for line in lines)
+
+
+def test_another_seed_reads_other_rows_and_says_the_same() -> None:
+    models = bundled()
+    other = compare(str(models["dune"]), str(models["heath"]), CompareOptions("quick", seed=7))
+    assert other.rows != compared("dune", "heath", "quick").rows
+    assert other.verdict.outcome == "related"
+
+
+def test_strangers_of_another_width_cannot_be_asked(tmp_path: Path) -> None:
+    other = write_files(tmp_path / "narrow", llama_files())
+    with pytest.raises(NothingComparable, match="nothing could be asked"):
+        compare(str(bundled()["dune"]), str(other), CompareOptions("quick"))
+
+
+def test_two_random_models_are_not_related(tmp_path: Path) -> None:
+    paths = [write_files(tmp_path / str(seed), llama_files(seed, config=CONFIG)) for seed in (1, 2)]
+    answers = compare(*map(str, paths), CompareOptions("quick"))
+    assert answers.verdict.outcome != "related"
+    assert any(isinstance(answer, Evidence) for answer in answers.answers)
