@@ -11,7 +11,7 @@ from builders import NEURONS, Tensors, llama_files, llama_tensors
 from modelkin.architectures import Anatomy, identify
 from modelkin.checkpoint import open_checkpoint
 from modelkin.demo import bundled, truth
-from modelkin.questions.layers import LAYER_MAP, STANDARD_BYTES, layer_map
+from modelkin.questions.layers import LAYER_MAP, layer_map
 from modelkin.questions.question import BudgetName, CannotAsk, Pair
 from modelkin.records import Cut, Evidence, Portrait, Role, Slot
 from modelkin.sampling.readings import Readings, portrait, read
