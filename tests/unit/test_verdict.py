@@ -103,6 +103,18 @@ def test_a_small_part_that_can_be_pointed_at_is_component_reuse() -> None:
     assert "(layer 1), and the rest is not" in verdict.sentence
 
 
+def test_one_layer_of_many_is_a_component_whatever_else_it_brings_along() -> None:
+    one = tuple(
+        LayerFinding(a, str(i), 16.0 if a else 1.0, 16, -13.0 if a else -0.2) for i, a in enumerate(("", "", "2", ""))
+    )
+    answers = [no("hidden-axes-by-gains"), yes("layer-map", per_layer=one, effect=0.25), yes("attention", effect=0.2)]
+    verdict = judge(answers, depths=(4, 4))
+    assert kinds(verdict) == ["component-reuse"]
+    assert "layer 2" in verdict.sentence
+    inherited = [yes("hidden-axes-by-gains"), *answers[1:]]
+    assert kinds(judge(inherited, depths=(4, 4)))[0] != "component-reuse"
+
+
 def test_a_faint_likeness_everywhere_is_undecided() -> None:
     verdict = judge([yes(GAINS), yes(NEURONS, effect=0.001, per_layer=layers(-2, -3, -2))])
     assert verdict.outcome == "undecided"

@@ -51,6 +51,8 @@ def _beyond_chance(found: Tally, depth: Kind | None) -> Verdict:
         return _related(found, words.hidden_axes_alone(found), ("component-reuse", *more))
     if len(found.sets) < SETS_NEEDED:
         return _related(found, words.one_set(found), ("component-reuse", *more))
+    if found.is_quiet(GAINS) and (few := _few_layers(found)):
+        return _related(found, words.small_part(found, few), ("component-reuse", *more))
     if any(meets_floor(answer) for answer in found.rejecting):
         return _related(found, words.RELATED, more or ("undetermined",))
     places = _places(found)
@@ -75,6 +77,13 @@ def _places(found: Tally) -> tuple[str, ...]:
     findings = [finding for answer in found.rejecting if answer.question in FLOORS for finding in answer.per_layer]
     alone = (f.b or f.a for f in findings if f.log10_pvalue is not None and f.log10_pvalue <= math.log10(ALPHA))
     return tuple(dict.fromkeys(alone))
+
+
+def _few_layers(found: Tally) -> tuple[str, ...]:
+    """The layers of b that continue layers of a, where that is a minority: then they were taken, not inherited."""
+    pairs = layer_map(found.rejecting)
+    kept = tuple(b for b, a in pairs if a is not None)
+    return kept if len(kept) < len(pairs) / 2 else ()
 
 
 def _nothing_found(found: Tally) -> Verdict:

@@ -64,6 +64,7 @@ LIMITS = (
 NOT_LOOKED_FOR = (
     "Weights that were deliberately rearranged to hide their origin were not looked for.",
     "A model trained only on the answers of another inherits no weights, and would not be noticed.",
+    "A few neurons taken from another model could lie outside the rows that were read.",
 )
 SIMILAR_KIND = "Layers left out of one model and new layers added to the other look alike from here."
 
@@ -87,7 +88,7 @@ def one_set(found: Tally) -> str:
 def small_part(found: Tally, places: Sequence[str]) -> str:
     names = joined([SETS.get(name, name) for name in found.sets])
     where = f" ({_layers(places)})"
-    return f"The two models are related in part: they share a small part of their {names}{where}, and the rest is not."
+    return f"The two models are related in part: they share a part of their {names}{where}, and the rest is not."
 
 
 def byte_equal(found: Tally) -> str:
