@@ -16,7 +16,7 @@ import pytest
 from safetensors.numpy import save
 
 from builders import CONFIG, llama_files, llama_tensors, write_files
-from modelkin.demo import BASE, TRUTH, bundled, faults, truth
+from modelkin.demo import TRUTH, bundled, faults, truth
 from modelkin.demo.hub import LoopbackHub, Repository
 
 FILES = llama_files(shards=2)
@@ -174,7 +174,8 @@ def test_a_hub_fault_gives_its_exit_code(fault: faults.Fault, code: int, tmp_pat
 def test_the_demo_runs_without_network() -> None:
     done = modelkin("demo", HF_ENDPOINT="http://127.0.0.1:9")
     assert done.returncode == 0, done.stderr
-    assert "Norm gains" in done.stdout
+    for pair in ("dune and demo/heath: RELATED", "dune and demo/grove: UNRELATED", "cobalt: RELATED · component-reuse"):
+        assert pair in done.stdout
 
 
 def test_the_list_of_bundled_models_is_a_page_and_not_json() -> None:
@@ -195,10 +196,31 @@ def test_the_bundled_models_are_listed_without_the_answer_and_told_apart_from_th
     assert str(TRUTH) in listed
 
 
-def test_the_demo_writes_what_inspect_writes(tmp_path: Path) -> None:
+def test_the_demo_writes_comparisons_that_verify(tmp_path: Path) -> None:
     done = modelkin("demo", "--json", "-", "--out", str(tmp_path / "out"))
-    assert json.loads(done.stdout)["model"]["id"] == f"demo/{BASE}"
-    assert (tmp_path / "out" / "inspection.json").is_file()
+    assert [record["schema"] for record in json.loads(done.stdout)] == ["modelkin.comparison/1"] * 5
+    for name in ("dune-heath", "ember-cobalt"):
+        verified = modelkin("verify", str(tmp_path / "out" / f"{name}.json"))
+        assert verified.returncode == 0, verified.stdout
+
+
+def test_an_altered_comparison_does_not_verify(tmp_path: Path) -> None:
+    path = tmp_path / "c.json"
+    models = bundled()
+    modelkin("compare", str(models["dune"]), str(models["grove"]), "--budget", "quick", "--json", str(path))
+    record = json.loads(path.read_text("utf-8"))
+    record["answers"][1]["statistic"] += 1
+    path.write_text(json.dumps(record), "utf-8")
+    done = modelkin("verify", str(path))
+    assert done.returncode == 1
+    assert "statistic" in done.stdout
+
+
+def test_related_can_fail_a_build() -> None:
+    models = bundled()
+    arguments = ("--budget", "quick", "--fail-on", "related")
+    assert modelkin("compare", str(models["dune"]), str(models["heath"]), *arguments).returncode == 10
+    assert modelkin("compare", str(models["dune"]), str(models["grove"]), *arguments).returncode == 0
 
 
 def test_families_are_listed() -> None:

@@ -38,6 +38,7 @@ HOUSE: dict[str, set[str]] = {
     "verify": {"errors", "records", "sampling", "questions", "verdict", "compare"},
     "report": {"records"},
     "demo": {"errors", "records"},
+    "tour": {"records", "sources", "compare", "demo"},
     "console": {"errors", "sources"},
     "cli": {
         "errors",
@@ -46,6 +47,7 @@ HOUSE: dict[str, set[str]] = {
         "architectures",
         "inspection",
         "compare",
+        "tour",
         "verify",
         "report",
         "demo",

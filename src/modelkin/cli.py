@@ -200,23 +200,28 @@ def _show_inspection(record: Any, json_to: str | None, out: Path | None, all_lay
 @click.option("--truth", "telling", is_flag=True, help="Say what each bundled model really is and stop.")
 @_output_options
 def demo(listing: bool, telling: bool, json_to: str | None, out: Path | None) -> None:
-    """Inspect a bundled model, served over HTTP by a Hub on this machine. Needs no network."""
-    from modelkin.demo import BASE, bundled
-    from modelkin.demo.catalogue import facts, sentences, table
+    """Compare five pairs of bundled models, served over HTTP by a Hub on this machine. Needs no network."""
+    from modelkin.demo.catalogue import sentences, table
 
     if (listing or telling) and (json_to or out):
         raise UsageError("--list and --truth print a page and nothing else", hint="read modelkin/demo/truth.json")
     if listing or telling:
         click.echo("\n\n".join([*([table()] if listing else []), *([sentences()] if telling else [])]))
         return
-    from modelkin.demo.hub import LoopbackHub, Repository
-    from modelkin.inspection import inspect as inspected
-    from modelkin.sources import ReadOptions
+    from modelkin.console import progress_bar, write
+    from modelkin.report.demo_text import demo_text
+    from modelkin.report.files import to_json, write_comparisons
+    from modelkin.tour import known, tour
 
-    with LoopbackHub({f"demo/{BASE}": Repository.from_folder(bundled()[BASE])}) as hub:
-        click.echo(f"demo/{BASE}: {facts(BASE)}; read over HTTP from {hub.endpoint}", err=True)
-        record = inspected(f"demo/{BASE}", ReadOptions(endpoint=hub.endpoint, cache=False, token=False))
-    _show_inspection(record, json_to, out, all_layers=True)
+    with progress_bar() as progress:
+        comparisons = tour(progress)
+    page = demo_text(comparisons, known())
+    if json_to:
+        write(json_to, to_json(comparisons))
+    if json_to != "-":
+        click.echo(page, nl=False)
+    if out:
+        _written(out, lambda: write_comparisons(comparisons, page, out))
 
 
 @main.command()

@@ -50,6 +50,13 @@ def write_comparison(comparison: Comparison, page: str, folder: Path) -> list[Pa
     return _write(folder, bodies)
 
 
+def write_comparisons(comparisons: Sequence[Comparison], page: str, folder: Path) -> list[Path]:
+    """One comparison.json a pair, called after its models, and the page."""
+    names = ["-".join(party.id.rpartition("/")[2] for party in (c.a, c.b)) for c in comparisons]
+    records = {f"{name}.json": to_json(comparison) for name, comparison in zip(names, comparisons, strict=True)}
+    return _write(folder, {"comparisons.txt": page, **records})
+
+
 def _write(folder: Path, bodies: Mapping[str, str]) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     for name, body in bodies.items():
