@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modelkin.architectures import Anatomy
-from modelkin.questions.gains import FEWEST_AXES, grade, hidden_assumptions, same_width
-from modelkin.questions.question import CannotAsk, Cuts, Pair, Question
+from modelkin.questions.gains import FEWEST_AXES, hidden_assumptions, same_width
+from modelkin.questions.question import CannotAsk, Cuts, Pair, Question, weighed
 from modelkin.records import Assumption, Cut, Evidence, Role, Slot
 from modelkin.sampling.readings import Readings
 from modelkin.stats import hidden_axes
@@ -59,19 +59,14 @@ def answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
     if call.n < FEWEST_AXES:
         raise CannotAsk(f"only {call.n} hidden axes can be told apart by their embeddings")
     assumptions = (*hidden_assumptions(a.portrait, b.portrait, left, right, rng), *_remarks(tokens))
-    return Evidence(
-        question=ID,
-        index_set="hidden axes",
-        grade=grade(assumptions),
-        statistic=float(call.fixed),
-        pvalue=call.significance.pvalue,
-        log10_pvalue=call.significance.log10_pvalue,
-        null=call.significance.null,
-        n=call.n,
+    return weighed(
+        ID,
+        "hidden axes",
+        call.significance,
+        assumptions,
         effect=call.fixed / call.n,
         observed=f"{call.fixed} of {call.n} hidden axes found themselves, by {len(left)} shared tokens",
         strangers=f"1 of {call.n} on average",
-        assumptions=assumptions,
     )
 
 

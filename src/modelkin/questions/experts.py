@@ -11,7 +11,7 @@ import numpy as np
 
 from modelkin.architectures import Anatomy
 from modelkin.questions.layers import bytes_of
-from modelkin.questions.question import CannotAsk, Cuts, Pair, Question
+from modelkin.questions.question import CannotAsk, Cuts, Pair, Question, weighed
 from modelkin.records import Assumption, Cut, Evidence, LayerFinding, Role, Slot
 from modelkin.sampling.facing import Facing, facing
 from modelkin.sampling.readings import Floats, Readings
@@ -76,20 +76,15 @@ def counted(question: Question, findings: Sequence[LayerFinding], calls: Sequenc
     significance = layers.significance
     asked = [finding.effect for finding in findings if finding.n and finding.effect is not None]
     sets = sum(call.n > 0 for call in calls)
-    return Evidence(
-        question=question.id,
-        index_set=question.index_set,
-        grade="A",
-        statistic=significance.statistic,
-        pvalue=significance.pvalue,
-        log10_pvalue=significance.log10_pvalue,
-        null=significance.null,
-        n=significance.n,
+    return weighed(
+        question.id,
+        question.index_set,
+        significance,
+        (Assumption(question.null),),
         effect=float(np.median(asked)),
         observed=f"{layers.fixed} of {layers.n} {what}s chose their own",
         strangers=f"{sets} of {layers.n}, one of every set of {layers.n / sets:.0f}",
         per_layer=tuple(findings),
-        assumptions=(Assumption(question.null),),
     )
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from modelkin.architectures import Anatomy
-from modelkin.questions.question import CannotAsk, Cuts, Pair, Question
+from modelkin.questions.question import CannotAsk, Cuts, Pair, Question, weighed
 from modelkin.records import Assumption, Cut, Evidence, LayerFinding, Portrait, Role, Slot
 from modelkin.sampling.facing import Facing, facing
 from modelkin.sampling.readings import Readings
@@ -90,20 +90,15 @@ def answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
         Assumption(f"for comparison only: the pair-swap e-value is 10^{swap.statistic:.1f}"),
         *_left_out(vectors, call.dropped),
     )
-    return Evidence(
-        question=ID,
-        index_set="hidden axes",
-        grade=grade(assumptions),
-        statistic=float(call.fixed),
-        pvalue=call.significance.pvalue,
-        log10_pvalue=call.significance.log10_pvalue,
-        null=call.significance.null,
-        n=call.n,
+    return weighed(
+        ID,
+        "hidden axes",
+        call.significance,
+        assumptions,
         effect=call.fixed / call.n,
         observed=f"{call.fixed} of {call.n} hidden axes found themselves",
         strangers=f"1 of {call.n} on average",
         per_layer=_per_layer(vectors),
-        assumptions=assumptions,
     )
 
 
@@ -121,11 +116,6 @@ def hidden_assumptions(
     """That the hidden axes may be renumbered: what the families say, and what the vectors (vectors, d) show."""
     said = [Assumption(f"{who}, {it.family}: {it.why}", it.exchangeable_hidden) for who, it in (("A", a), ("B", b))]
     return (*said, _unordered("A", vectors_a, rng), _unordered("B", vectors_b, rng))
-
-
-def grade(assumptions: Iterable[Assumption]) -> Literal["A"] | None:
-    """A, unless something that the answer rests on was found not to hold."""
-    return None if any(assumption.held is False for assumption in assumptions) else "A"
 
 
 def _unordered(who: str, vectors: ArrayLike, rng: np.random.Generator) -> Assumption:

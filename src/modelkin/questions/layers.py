@@ -26,7 +26,7 @@ from modelkin.questions.layer_cells import (
     expert_number,
     ready,
 )
-from modelkin.questions.question import CannotAsk, Cuts, Pair, Question
+from modelkin.questions.question import CannotAsk, Cuts, Pair, Question, weighed
 from modelkin.records import Assumption, Cut, Evidence, LayerFinding, Role, Significance, Slot
 from modelkin.sampling.facing import facing
 from modelkin.sampling.offsets import offset
@@ -121,20 +121,15 @@ def _answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
     path = _path(_scores(cells))
     found = [cells[i][j] for j, i in enumerate(path) if i is not None]
     findings = tuple(_finding(cells, mine, theirs[j].name, j, i) for j, i in enumerate(path))
-    return Evidence(
-        question=LAYER_MAP.id,
-        index_set=LAYER_MAP.index_set,
-        grade="A",
-        statistic=significance.statistic,
-        pvalue=significance.pvalue,
-        log10_pvalue=significance.log10_pvalue,
-        null=significance.null,
-        n=significance.n,
+    return weighed(
+        LAYER_MAP.id,
+        LAYER_MAP.index_set,
+        significance,
+        _assumptions(raw_a, raw_b, rng),
         effect=float(np.median([cell.effect for cell in found or beside])) if found or beside else None,
         observed=f"{len(found)} of {len(path)} layers of b continue a layer of a{_left_out(a, raw_a, b, raw_b)}",
         strangers="none does: of the neurons of any two layers one finds itself",
         per_layer=findings,
-        assumptions=_assumptions(raw_a, raw_b, rng),
     )
 
 

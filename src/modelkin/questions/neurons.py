@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from modelkin.questions.gains import ALARM, grade, same_width
+from modelkin.questions.gains import ALARM, same_width
 from modelkin.questions.neuron_blocks import Block, Floats, Names, blocks_at_two_depths, readers, rows_read
 from modelkin.questions.power import detectable_by_roll_call
-from modelkin.questions.question import CannotAsk, Cuts, Pair, Question
+from modelkin.questions.question import CannotAsk, Cuts, Pair, Question, weighed
 from modelkin.records import Assumption, Cut, Evidence, LayerFinding, Significance, Slot
 from modelkin.sampling.facing import facing
 from modelkin.sampling.offsets import offset
@@ -89,21 +89,18 @@ def answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
     best = min(tracks, key=lambda track: track.significance.log10_pvalue)
     judged = _best([track.significance for track in tracks], "projections and blocks")
     assumptions = _assumptions(layers, together, rng)
-    return Evidence(
-        question=ID,
-        index_set="neurons",
-        grade=grade(assumptions),
+    return weighed(
+        ID,
+        "neurons",
+        judged,
+        assumptions,
         statistic=float(best.fixed),
-        pvalue=judged.pvalue,
-        log10_pvalue=judged.log10_pvalue,
-        null=judged.null,
         n=best.n,
         effect=_likeness(best.calls),
         detectable=_detectable(best, len(tracks), together, rng),
         observed=f"{best.fixed} of {best.n} neurons found themselves, in {_layers(best)}",
         strangers=f"{len(best.calls)} of {best.n} on average: one a layer",
         per_layer=tuple(_finding(layer) for layer in layers),
-        assumptions=assumptions,
     )
 
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from modelkin.questions.gains import grade, same_width
+from modelkin.questions.gains import same_width
 from modelkin.questions.neuron_blocks import Block, Floats, blocks_at_two_depths, readers, rows_read
 from modelkin.questions.neurons import copied, unsorted
-from modelkin.questions.question import CannotAsk, Cuts, Pair, Question
+from modelkin.questions.question import CannotAsk, Cuts, Pair, Question, weighed
 from modelkin.records import Assumption, Cut, Evidence, LayerFinding, Slot
 from modelkin.sampling.facing import facing
 from modelkin.sampling.offsets import offset
@@ -67,21 +67,17 @@ def answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
         unsorted("B", [layer.plain[1] for layer in layers], rng),
         Assumption(f"for comparison only: z = {found.z:.1f} against the same rows in any other order"),
     )
-    return Evidence(
-        question=ID,
-        index_set="neurons",
-        grade=grade(assumptions),
+    return weighed(
+        ID,
+        "neurons",
+        test,
+        assumptions,
         statistic=found.correlation,
-        pvalue=test.pvalue,
-        log10_pvalue=test.log10_pvalue,
-        null=test.null,
-        n=test.n,
         effect=found.correlation,
         detectable=_detectable(found),
         observed=f"mean correlation {found.correlation:.3f} of {test.n} rows",
         strangers=f"{found.expected:.3f} ± {_spread(found):.3f}",
         per_layer=tuple(_finding(layer) for layer in layers),
-        assumptions=assumptions,
     )
 
 

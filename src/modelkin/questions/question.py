@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from modelkin.architectures import Anatomy
-from modelkin.records import Cut, Evidence, IndexSet
+from modelkin.records import Assumption, Cut, Evidence, IndexSet, Significance
 from modelkin.sampling.readings import Readings
 
 BudgetName = Literal["quick", "standard", "full"]
@@ -48,3 +48,23 @@ class Question:
     null: str
     cuts: Callable[[Pair], Cuts]
     answer: Callable[[Readings, Readings, np.random.Generator], Evidence]
+
+
+def weighed(
+    question: str, index_set: IndexSet, test: Significance, assumptions: tuple[Assumption, ...], **told: Any
+) -> Evidence:
+    """An answer from an exact test: grade A, unless something that it rests on was found not to hold.
+
+    `told` is the rest of the Evidence; it may name another `statistic` and `n` than the test's.
+    """
+    sound = test.exact and all(assumption.held is not False for assumption in assumptions)
+    return Evidence(
+        question=question,
+        index_set=index_set,
+        grade="A" if sound else None,
+        pvalue=test.pvalue,
+        log10_pvalue=test.log10_pvalue,
+        null=test.null,
+        assumptions=assumptions,
+        **{"statistic": test.statistic, "n": test.n, **told},
+    )

@@ -30,16 +30,16 @@ WEIGHTS: Mapping[str, float] = {
 }
 BUDGET = Budget(ALPHA, WEIGHTS)
 
-# The smallest effect of rows that is more than a part: a median correlation, or else a share that found itself. Gains
-# are constants, not rows.
+# The smallest effect of rows that is more than a part: a median correlation of rows at one index, or, for axes by
+# embeddings, the share that found itself. Gains are constants, not rows.
 CORRELATION_FLOOR, SHARE_FLOOR = 0.02, 0.05
 FLOORS: Mapping[str, float] = {
     "neurons": CORRELATION_FLOOR,
     "pooled-rows": CORRELATION_FLOOR,
     EMBEDDINGS: SHARE_FLOOR,
-    LAYER_MAP: SHARE_FLOOR,
-    "attention": SHARE_FLOOR,
-    "experts": SHARE_FLOOR,
+    LAYER_MAP: CORRELATION_FLOOR,
+    "attention": CORRELATION_FLOOR,
+    "experts": CORRELATION_FLOOR,
 }
 LARGEST_DETECTABLE = 0.1
 SETS_NEEDED = 2
