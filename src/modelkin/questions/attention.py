@@ -9,13 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from modelkin.architectures import Anatomy
-from modelkin.questions.experts import STANDARD_BYTES, affordable, counted, finding, of_layers, read_pairs, same_width
+from modelkin.questions.experts import STANDARD_BYTES, affordable, counted, of_layers, read_pairs, same_width
 from modelkin.questions.layers import bytes_of
 from modelkin.questions.question import CannotAsk, Cuts, Pair, Question
 from modelkin.records import Cut, Evidence, Role, Slot
 from modelkin.sampling.offsets import offset
 from modelkin.sampling.readings import Readings
-from modelkin.stats import roll_call
 
 FEW_LAYERS = 8  # more heads of a layer are read when so many layers fit
 
@@ -62,9 +61,7 @@ def _answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
         for i, j, left, right in read_pairs(a, b, Role.V)
         for at in range(0, len(left) - size + 1, size)
     ]
-    calls = [roll_call(left, right, rng) for _, _, left, right in pairs]
-    findings = [finding(*pair, call) for pair, call in zip(pairs, calls, strict=True)]
-    return counted(ATTENTION, findings, calls, "value row")
+    return counted(ATTENTION, pairs, "value row", rng)
 
 
 ATTENTION = Question(

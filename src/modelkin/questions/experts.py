@@ -5,7 +5,8 @@ The mean cosine of matched rows says nothing, for matching makes strangers alike
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from modelkin.sampling.readings import Floats, Readings
 from modelkin.stats import RollCall, over_layers, roll_call
 from modelkin.stats.arrays import unit_rows
 
+Set = tuple[str, str, Floats, Floats]  # layer of a, layer of b, rows of each
+DOUBTED = -3.0  # log10 of the p from which it is worth looking for copies
+ALIKE = 0.3  # mean correlation of rows at equal index; different layers of one model have little
 STANDARD_BYTES = 16_000_000  # of the 64 MB that all questions share
 
 
@@ -52,7 +56,7 @@ def _cuts(pair: Pair) -> Cuts:
     return [Cut(a[left], 0, experts) for left, _ in pairs], [Cut(b[right], 0, experts) for _, right in pairs]
 
 
-def read_pairs(a: Readings, b: Readings, role: Role) -> list[tuple[str, str, Floats, Floats]]:
+def read_pairs(a: Readings, b: Readings, role: Role) -> list[Set]:
     """(layer of a, layer of b, what was read of each), by depth; those with values that are not finite are left out."""
     mine, theirs = _read(a, role), _read(b, role)
     pairs = [(left, right, mine[left], theirs[right]) for left, right in facing(list(mine), list(theirs))]
@@ -68,14 +72,19 @@ def _read(readings: Readings, role: Role) -> dict[str, Floats]:
     return {name: found[name] for name in readings.portrait.layers if name in found and found[name].ndim == 2}
 
 
-def counted(question: Question, findings: Sequence[LayerFinding], calls: Sequence[RollCall], what: str) -> Evidence:
-    """The evidence of roll calls that may be renumbered independently, one finding each."""
+def counted(question: Question, sets: Sequence[Set], what: str, rng: np.random.Generator) -> Evidence:
+    """The evidence of sets of rows, each with its own order."""
+    calls = [roll_call(left, right, rng) for _, _, left, right in sets]
+    findings = [finding(*rows, call) for rows, call in zip(sets, calls, strict=True)]
     if not any(call.n for call in calls):
         raise CannotAsk(f"no {what} can be told from the others: their rows are constant or equal")
     layers = over_layers(calls)
     significance = layers.significance
+    first_a, first_b = {a: left for a, _, left, _ in sets[::-1]}, {b: right for _, b, _, right in sets[::-1]}
+    if significance.log10_pvalue <= DOUBTED and repeated(first_a) and repeated(first_b):
+        significance = layers.best
     asked = [finding.effect for finding in findings if finding.n and finding.effect is not None]
-    sets = sum(call.n > 0 for call in calls)
+    count = sum(call.n > 0 for call in calls)
     return weighed(
         question.id,
         question.index_set,
@@ -83,9 +92,19 @@ def counted(question: Question, findings: Sequence[LayerFinding], calls: Sequenc
         (Assumption(question.null),),
         effect=float(np.median(asked)),
         observed=f"{layers.fixed} of {layers.n} {what}s chose their own",
-        strangers=f"{sets} of {layers.n}, one of every set of {layers.n / sets:.0f}",
+        strangers=f"{count} of {layers.n}, one of every set of {layers.n / count:.0f}",
         per_layer=tuple(findings),
     )
+
+
+def repeated(sets: Mapping[str, Floats]) -> bool:
+    """Does a model hold the rows of some layer twice, as one with repeated layers does?
+
+    Where both do, a find may come twice as well, and counts do not add up: then only the best set counts.
+    """
+    rows = [unit_rows(array.astype(np.float64)).ravel() / math.sqrt(len(array)) for array in sets.values()]
+    alike = [abs(float(x @ y)) for i, x in enumerate(rows) for y in rows[:i] if x.shape == y.shape]
+    return max(alike, default=0.0) > ALIKE
 
 
 def finding(a: str, b: str, left: Floats, right: Floats, call: RollCall) -> LayerFinding:
@@ -103,10 +122,7 @@ def finding(a: str, b: str, left: Floats, right: Floats, call: RollCall) -> Laye
 
 
 def _answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
-    pairs = read_pairs(a, b, Role.ROUTER)
-    calls = [roll_call(left, right, rng) for _, _, left, right in pairs]
-    findings = [finding(*pair, call) for pair, call in zip(pairs, calls, strict=True)]
-    return counted(EXPERTS, findings, calls, "expert")
+    return counted(EXPERTS, read_pairs(a, b, Role.ROUTER), "expert", rng)
 
 
 EXPERTS = Question(

@@ -11,6 +11,7 @@ from modelkin.architectures import Anatomy, identify
 from modelkin.checkpoint import open_checkpoint
 from modelkin.demo import bundled
 from modelkin.questions.attention import ATTENTION
+from modelkin.questions.experts import counted
 from modelkin.questions.question import BudgetName, CannotAsk, Pair
 from modelkin.records import Evidence
 from modelkin.sampling.readings import Readings, portrait, read
@@ -102,3 +103,15 @@ def test_what_cannot_be_asked() -> None:
     bare = built({name: array for name, array in llama_tensors().items() if "self_attn" not in name})
     with pytest.raises(CannotAsk, match="value rows"):
         ATTENTION.cuts(Pair(model, bare, 0, "standard"))
+
+
+def test_two_strangers_with_repeated_layers_do_not_count_a_find_twice() -> None:
+    """Sets that both models hold eight times each: the sum would take one lucky set for eight."""
+    rng, found = np.random.default_rng(3), []
+    for _ in range(60):
+        left, right = rng.normal(size=(16, 24)).astype(np.float32), rng.normal(size=(16, 24)).astype(np.float32)
+        sets = [(str(i), str(i), left, right) for i in range(8)]
+        evidence = counted(ATTENTION, sets, "value row", rng)
+        assert evidence.log10_pvalue is not None
+        found.append(evidence.log10_pvalue)
+    assert min(found) > -4  # of sixty strangers; as independent counts, three finds in every set would give 1e-6
