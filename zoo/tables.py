@@ -245,7 +245,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if absent := [name for name in (measured.TRUTHS, measured.PAIRS) if not (given.measured / name).exists()]:
         raise SystemExit(
-            f"no {absent[0]} in {given.measured}: python -m zoo.measure zoo/work/models {given.measured} makes it"
+            f"no {absent[0]} in {given.measured}: python -m zoo.measure zoo/made/models {given.measured} makes it"
         )
     found = tables(given.measured)
     if not (given.write or given.check):

@@ -35,7 +35,7 @@ from zoo.scheduler import run_all
 from zoo.stack import Recipe, Stack, held_out_losses, train
 from zoo.starts import initial_seed
 
-OUT = Path(__file__).resolve().parent / "work" / "models"
+OUT = Path(__file__).resolve().parent / "made" / "models"
 AT_ONCE = 40  # models in one stack: eighty need twice the memory and are no faster
 GAINED = 1.0  # nats a token below the unigram entropy that a trained model must reach
 

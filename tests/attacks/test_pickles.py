@@ -311,6 +311,7 @@ def expected(body):
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as file:
             info = file.getinfo("archive/data/0")
+    # NotImplementedError is what zipfile raises for a compression or a version that it does not know.
     except (zipfile.BadZipFile, NotImplementedError, KeyError, ValueError):
         return None
     name, extra = struct.unpack("<2H", body[info.header_offset + 26 : info.header_offset + 30])
