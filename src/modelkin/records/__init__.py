@@ -43,6 +43,7 @@ from modelkin.records.models import (
     TensorRef,
 )
 from modelkin.records.sampling import Cut, Portrait, StoredRows
+from modelkin.records.survey import KnownPair, Matrix, Study, Survey, SurveyCost, SurveyModel, Table, Value
 
 __all__ = [
     "AnatomyRow",
@@ -65,8 +66,10 @@ __all__ = [
     "KeptRows",
     "Kind",
     "KindShare",
+    "KnownPair",
     "LayerCheck",
     "LayerFinding",
+    "Matrix",
     "NotEvidence",
     "Null",
     "Origin",
@@ -79,7 +82,13 @@ __all__ = [
     "Significance",
     "Slot",
     "StoredRows",
+    "Study",
+    "Survey",
+    "SurveyCost",
+    "SurveyModel",
+    "Table",
     "TensorRef",
     "Unanswered",
+    "Value",
     "Verdict",
 ]
