@@ -11,6 +11,7 @@ from modelkin.records.comparison import (
     KindShare,
     Outcome,
     Party,
+    Reads,
     Shared,
     Verdict,
 )
@@ -42,7 +43,7 @@ from modelkin.records.models import (
     Slot,
     TensorRef,
 )
-from modelkin.records.sampling import Cut, Portrait, StoredRows
+from modelkin.records.sampling import Cut, Portrait, ReadDigest, StoredRows
 
 __all__ = [
     "AnatomyRow",
@@ -73,6 +74,8 @@ __all__ = [
     "Outcome",
     "Party",
     "Portrait",
+    "ReadDigest",
+    "Reads",
     "Role",
     "SetApart",
     "Shared",
