@@ -24,6 +24,8 @@ HOUSE: dict[str, set[str]] = {
     "sampling": {"errors", "records", "architectures"},
     "questions": {"errors", "records", "architectures", "checkpoint", "vocabulary", "metrics", "stats", "sampling"},
     "verdict": {"errors", "records", "stats"},
+    "journal": {"records", "sources"},
+    "full": {"records", "sources", "questions", "journal"},
     "compare": {
         "errors",
         "records",
@@ -34,8 +36,10 @@ HOUSE: dict[str, set[str]] = {
         "sampling",
         "questions",
         "verdict",
+        "journal",
+        "full",
     },
-    "verify": {"errors", "records", "sampling", "questions", "verdict", "compare"},
+    "verify": {"errors", "records", "sources", "sampling", "questions", "verdict", "compare"},
     "survey": {
         "errors",
         "records",
@@ -76,6 +80,7 @@ HOUSE: dict[str, set[str]] = {
         "sources",
         "architectures",
         "inspection",
+        "journal",
         "compare",
         "tour",
         "verify",
@@ -90,7 +95,7 @@ HOUSE: dict[str, set[str]] = {
     },
 }
 # Files outside a room, with why.
-LOOSE = {"__init__": {"inspection", "checkpoint", "architectures", "sources", "errors", "records"}}
+LOOSE = {"__init__": {"compare", "verify", "inspection", "checkpoint", "architectures", "sources", "errors", "records"}}
 
 
 def rooms() -> list[str]:

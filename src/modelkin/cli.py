@@ -33,8 +33,8 @@ class _Commands(click.Group):
         except BrokenPipeError:
             sys.stderr.close()  # the reader has gone; there is nobody to tell
             context.exit(0)
-        except KeyboardInterrupt:
-            click.echo("modelkin: interrupted", err=True)
+        except KeyboardInterrupt as reason:
+            click.echo(f"modelkin: interrupted{'; ' if str(reason) else ''}{reason}", err=True)
             context.exit(130)
 
     def main(self, *arguments: Any, **settings: Any) -> Any:
@@ -122,17 +122,39 @@ def compare(
 
 @main.command()
 @click.argument("file", type=click.Path(path_type=Path))
-def verify(file: Path) -> None:
-    """Recompute the p-values of a comparison from the rows kept in its JSON FILE, and its verdict. No network."""
-    from modelkin.verify import read_comparison
+@click.option("--fetch", is_flag=True, help="Open both models again, check what was read, and recompute every answer.")
+@reading_options
+def verify(file: Path, fetch: bool, **how: Any) -> None:
+    """Recompute the p-values of a comparison from the rows kept in its JSON FILE, and its verdict.
+
+    Without --fetch nothing is opened but FILE. With it the answers that need the models again are recomputed too.
+    """
+    from modelkin.console import progress_bar
+    from modelkin.verify import not_recomputed, read_comparison, verify_fetched
     from modelkin.verify import verify as verified
 
-    different = verified(read_comparison(file))
+    record = read_comparison(file)
+    if fetch:
+        with progress_bar() as progress:
+            different = verify_fetched(record, read_options(how), progress)
+    else:
+        different = verified(record)
     for difference in different:
-        click.echo(f"{difference.where}: stored {difference.stored}, recomputed {difference.recomputed}")
+        where = _printable(difference.where)
+        click.echo(f"{where}: stored {_printable(difference.stored)}, recomputed {_printable(difference.recomputed)}")
     if different:
         raise ModelkinError(f"{len(different)} numbers do not come out again", where=str(file))
-    click.echo("every number of the quick questions and the verdict come out again")
+    click.echo(_verified_text(fetch, () if fetch else not_recomputed(record)))
+
+
+def _verified_text(fetched: bool, left: tuple[str, ...]) -> str:
+    if fetched:
+        return "every range that was read is as it was; every answer and the verdict come out again"
+    text = "every number of the quick questions and the verdict come out again"
+    if not left:
+        return text
+    names = ", ".join(_printable(name) for name in left)
+    return f"{text}\n{len(left)} answers need the models again and were taken as stored ({names}): --fetch checks them"
 
 
 def _show_comparison(record: Any, json_to: str | None, out: Path | None) -> None:
@@ -231,11 +253,12 @@ def cache_list() -> None:
 @cache.command("clear")
 @click.argument("model", required=False)
 def cache_clear(model: str | None) -> None:
-    """Forget everything, or one MODEL (owner/name)."""
+    """Forget everything, also comparisons that were interrupted; or one MODEL (owner/name)."""
+    from modelkin.journal import clear_journals
     from modelkin.report.text import size
     from modelkin.sources.cache import clear_cache
 
-    freed = clear_cache(model)
+    freed = clear_cache(model) + (0 if model else clear_journals())
     click.echo(f"freed {size(freed)}" if freed or not model else f"nothing is kept of {_printable(model)}", err=True)
 
 

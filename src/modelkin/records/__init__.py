@@ -11,6 +11,7 @@ from modelkin.records.comparison import (
     KindShare,
     Outcome,
     Party,
+    Reads,
     Shared,
     Verdict,
 )
@@ -42,7 +43,7 @@ from modelkin.records.models import (
     Slot,
     TensorRef,
 )
-from modelkin.records.sampling import Cut, Portrait, StoredRows
+from modelkin.records.sampling import Cut, Portrait, ReadDigest, StoredRows
 from modelkin.records.survey import KnownPair, Matrix, Study, Survey, SurveyCost, SurveyModel, Table, Value
 
 __all__ = [
@@ -76,6 +77,8 @@ __all__ = [
     "Outcome",
     "Party",
     "Portrait",
+    "ReadDigest",
+    "Reads",
     "Role",
     "SetApart",
     "Shared",
