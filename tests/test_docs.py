@@ -47,12 +47,14 @@ def printed_by(command: str) -> str:
 
 
 def shown_anew(shown: str, printed: str) -> str:
-    """The same lines as they are printed now: a line is known by its first word, and what is gone is left out."""
+    """The same lines as they are printed now. A line is known by its first three words, or else by the first; what is
+    gone is left out."""
     lines, at = [], 0
     now = printed.splitlines()
     for line in shown.splitlines():
         first = line.split()[:1]
-        found = next((i for i in range(at, len(now)) if now[i].split()[:1] == first), None)
+        places = [i for count in (3, 1) for i in range(at, len(now)) if now[i].split()[:count] == line.split()[:count]]
+        found = places[0] if places else None
         if not first or first == ["…"]:
             lines.append(line)
         elif found is not None:

@@ -1,8 +1,9 @@
 """Make the whole zoo:  python -m zoo.train [--out DIR] [--tiny]
 
 Trains the strangers, then every derivative of `zoo.plan` and `zoo.others`, as Hugging Face folders with a truth.json
-each. A folder that is there is not made again, so an interrupted run goes on where it stopped. One GPU; with --tiny a
-few very small models on the processor, in minutes. The text must have been fetched (python -m zoo.corpus), except
+each. A folder that is there is not made again, so an interrupted run goes on where it stopped. One GPU, but for what
+needs no training, which any machine makes from the models it has; with --tiny a few very small models on the processor,
+in minutes. The text must have been fetched (python -m zoo.corpus), except
 with --tiny, which reads the standard library.
 """
 
@@ -157,6 +158,12 @@ def make_all(lab: Lab, runs: Sequence[Run], steps: Sequence[Step], workers: int)
     run_steps(lab, [step for step in steps if step.name])
 
 
+def to_train(out: Path, runs: Sequence[Run], steps: Sequence[Step]) -> list[str]:
+    """The models that are not there yet and need training; all others can be made from their parents anywhere."""
+    children = [step.child(base) for step in steps if step.recipe for base in step.bases]
+    return [name for name in [run.name for run in runs] + children if not (out / name / "truth.json").exists()]
+
+
 def share_the_gpu() -> None:
     """Kernels of several processes run at the same time only under NVIDIA's MPS. Must come before the first use."""
     if control := shutil.which("nvidia-cuda-mps-control"):
@@ -181,12 +188,12 @@ def main() -> None:
     if not arguments.tiny:
         share_the_gpu()
     device = "cuda" if torch.cuda.is_available() and not arguments.tiny else "cpu"
-    if device == "cpu" and not arguments.tiny:
-        raise SystemExit("no GPU found: the whole zoo needs one (--tiny makes a very small zoo without)")
     if arguments.workers < 1:
         raise SystemExit("--workers: at least one")
-    lab = open_lab(arguments.out, device, arguments.tiny)
     runs, steps = (others.tiny(others.OTHERS), plan.tiny()) if arguments.tiny else (others.OTHERS, plan.STEPS)
+    if device == "cpu" and not arguments.tiny and (count := len(to_train(arguments.out, runs, steps))):
+        raise SystemExit(f"no GPU found, and {count} models are to be trained (--tiny makes a very small zoo without)")
+    lab = open_lab(arguments.out, device, arguments.tiny)
     make_all(lab, runs, steps, arguments.workers)
     if not arguments.tiny:
         check(lab.truths().values())

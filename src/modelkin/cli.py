@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from modelkin import __version__
+from modelkin.commands import study, survey
 from modelkin.errors import ModelkinError, UsageError
+from modelkin.options import output_options, read_options, reading_options, written
 
 EXIT_CODES = """\b
 Exit codes: 0 done · 1 any other failure · 2 wrong usage · 3 not found, gated or
@@ -32,8 +33,8 @@ class _Commands(click.Group):
         except BrokenPipeError:
             sys.stderr.close()  # the reader has gone; there is nobody to tell
             context.exit(0)
-        except KeyboardInterrupt:
-            click.echo("modelkin: interrupted", err=True)
+        except KeyboardInterrupt as reason:
+            click.echo(f"modelkin: interrupted{'; ' if str(reason) else ''}{reason}", err=True)
             context.exit(130)
 
     def main(self, *arguments: Any, **settings: Any) -> Any:
@@ -57,31 +58,13 @@ def main() -> None:
     """
 
 
-def _output_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    folder = click.Path(path_type=Path)
-    command = click.option("--out", metavar="DIR", type=folder, help="Write JSON, CSV and text files.")(command)
-    form = "Write the record as JSON; - is standard output."
-    return click.option("--json", "json_to", metavar="FILE|-", help=form)(command)
-
-
-def _reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    options = (
-        click.option("--offline", is_flag=True, help="Use only what is on this machine."),
-        click.option("--connections", type=click.IntRange(1, 32), default=16, show_default=True, help="To one host."),
-        click.option("--no-cache", is_flag=True, help="Neither use nor write the range cache on disk."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
 @main.command()
 @click.argument("model")
-@_output_options
+@output_options
 @click.option("--all-layers", is_flag=True, help="Show the gains of every layer.")
 @click.option("--no-vocabulary", is_flag=True, help="Leave the tokenizer files unread.")
 @click.option("--hash", "hashed", is_flag=True, help="Compute sha256 of local files (reads them whole).")
-@_reading_options
+@reading_options
 def inspect(
     model: str, json_to: str | None, out: Path | None, all_layers: bool, no_vocabulary: bool, hashed: bool, **how: Any
 ) -> None:
@@ -90,7 +73,7 @@ def inspect(
     from modelkin.inspection import inspect as inspected
 
     with progress_bar() as progress:
-        record = inspected(model, _read_options(how), vocabulary=not no_vocabulary, hashed=hashed, progress=progress)
+        record = inspected(model, read_options(how), vocabulary=not no_vocabulary, hashed=hashed, progress=progress)
     _show_inspection(record, json_to, out, all_layers)
 
 
@@ -107,8 +90,8 @@ def inspect(
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Chooses the rows that are read.")
 @click.option("--dry-run", is_flag=True, help="Say what would be read, and stop.")
 @click.option("--fail-on", type=click.Choice(["related"]), help="Exit with 10 on this outcome.")
-@_output_options
-@_reading_options
+@output_options
+@reading_options
 def compare(
     a: str,
     b: str,
@@ -125,7 +108,7 @@ def compare(
     from modelkin.compare import compare as compared
     from modelkin.console import progress_bar
 
-    options = CompareOptions(budget, seed, _read_options(how))
+    options = CompareOptions(budget, seed, read_options(how))
     if dry_run:
         for line in plan(a, b, options):
             click.echo(line)
@@ -139,17 +122,39 @@ def compare(
 
 @main.command()
 @click.argument("file", type=click.Path(path_type=Path))
-def verify(file: Path) -> None:
-    """Recompute the p-values of a comparison from the rows kept in its JSON FILE, and its verdict. No network."""
-    from modelkin.verify import read_comparison
+@click.option("--fetch", is_flag=True, help="Open both models again, check what was read, and recompute every answer.")
+@reading_options
+def verify(file: Path, fetch: bool, **how: Any) -> None:
+    """Recompute the p-values of a comparison from the rows kept in its JSON FILE, and its verdict.
+
+    Without --fetch nothing is opened but FILE. With it the answers that need the models again are recomputed too.
+    """
+    from modelkin.console import progress_bar
+    from modelkin.verify import not_recomputed, read_comparison, verify_fetched
     from modelkin.verify import verify as verified
 
-    different = verified(read_comparison(file))
+    record = read_comparison(file)
+    if fetch:
+        with progress_bar() as progress:
+            different = verify_fetched(record, read_options(how), progress)
+    else:
+        different = verified(record)
     for difference in different:
-        click.echo(f"{difference.where}: stored {difference.stored}, recomputed {difference.recomputed}")
+        where = _printable(difference.where)
+        click.echo(f"{where}: stored {_printable(difference.stored)}, recomputed {_printable(difference.recomputed)}")
     if different:
         raise ModelkinError(f"{len(different)} numbers do not come out again", where=str(file))
-    click.echo("every number of the quick questions and the verdict come out again")
+    click.echo(_verified_text(fetch, () if fetch else not_recomputed(record)))
+
+
+def _verified_text(fetched: bool, left: tuple[str, ...]) -> str:
+    if fetched:
+        return "every range that was read is as it was; every answer and the verdict come out again"
+    text = "every number of the quick questions and the verdict come out again"
+    if not left:
+        return text
+    names = ", ".join(_printable(name) for name in left)
+    return f"{text}\n{len(left)} answers need the models again and were taken as stored ({names}): --fetch checks them"
 
 
 def _show_comparison(record: Any, json_to: str | None, out: Path | None) -> None:
@@ -164,21 +169,7 @@ def _show_comparison(record: Any, json_to: str | None, out: Path | None) -> None
     if json_to != "-":
         show(page, render(page))
     if out:
-        _written(out, lambda: write_comparison(record, render(page), out))
-
-
-def _written(out: Path, write_all: Callable[[], list[Path]]) -> None:
-    try:
-        paths = write_all()
-    except OSError as error:
-        raise UsageError(f"cannot be written: {error.strerror}", where=str(out)) from error
-    click.echo("".join(f"wrote {path}\n" for path in paths), err=True, nl=False)
-
-
-def _read_options(how: dict[str, Any]) -> Any:
-    from modelkin.sources import ReadOptions
-
-    return ReadOptions(offline=how["offline"], connections=how["connections"], cache=not how["no_cache"])
+        written(out, lambda: write_comparison(record, render(page), out))
 
 
 def _show_inspection(record: Any, json_to: str | None, out: Path | None, all_layers: bool) -> None:
@@ -192,13 +183,13 @@ def _show_inspection(record: Any, json_to: str | None, out: Path | None, all_lay
     if json_to != "-":
         show(page, render(page))
     if out:
-        _written(out, lambda: write_inspection(record, render(page), out))
+        written(out, lambda: write_inspection(record, render(page), out))
 
 
 @main.command()
 @click.option("--list", "listing", is_flag=True, help="Name the bundled models and stop.")
 @click.option("--truth", "telling", is_flag=True, help="Say what each bundled model really is and stop.")
-@_output_options
+@output_options
 def demo(listing: bool, telling: bool, json_to: str | None, out: Path | None) -> None:
     """Compare five pairs of bundled models, served over HTTP by a Hub on this machine. Needs no network."""
     from modelkin.demo.catalogue import sentences, table
@@ -221,7 +212,7 @@ def demo(listing: bool, telling: bool, json_to: str | None, out: Path | None) ->
     if json_to != "-":
         click.echo(page, nl=False)
     if out:
-        _written(out, lambda: write_comparisons(comparisons, page, out))
+        written(out, lambda: write_comparisons(comparisons, page, out))
 
 
 @main.command()
@@ -262,9 +253,14 @@ def cache_list() -> None:
 @cache.command("clear")
 @click.argument("model", required=False)
 def cache_clear(model: str | None) -> None:
-    """Forget everything, or one MODEL (owner/name)."""
+    """Forget everything, also comparisons that were interrupted; or one MODEL (owner/name)."""
+    from modelkin.journal import clear_journals
     from modelkin.report.text import size
     from modelkin.sources.cache import clear_cache
 
-    freed = clear_cache(model)
+    freed = clear_cache(model) + (0 if model else clear_journals())
     click.echo(f"freed {size(freed)}" if freed or not model else f"nothing is kept of {_printable(model)}", err=True)
+
+
+main.add_command(survey)
+main.add_command(study)

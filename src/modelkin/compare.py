@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal
 from zlib import crc32
 
@@ -16,14 +17,31 @@ from modelkin import __version__
 from modelkin.architectures import Anatomy, identify
 from modelkin.checkpoint import Checkpoint
 from modelkin.errors import NothingComparable
+from modelkin.full import ask_every_neuron
 from modelkin.inspection import SMALL_FILE, identity, open_model
-from modelkin.questions import QUESTIONS, CannotAsk, Cuts, Pair, Question, identical_files, not_evidence
-from modelkin.records import Answer, Comparison, Cost, Cut, Evidence, KeptRows, Party, Unanswered
-from modelkin.sampling.readings import Floats, Readings, pack, portrait, read
+from modelkin.journal import Journal, open_journal
+from modelkin.questions import (
+    QUESTIONS,
+    CannotAsk,
+    Cuts,
+    Pair,
+    Question,
+    copied_tensors,
+    every_neuron,
+    identical_files,
+    not_evidence,
+    tokenizers_of,
+)
+from modelkin.questions.layers import LAYER_MAP
+from modelkin.questions.neurons import NEURONS
+from modelkin.questions.pooled import POOLED
+from modelkin.records import Answer, Comparison, Cost, Cut, Evidence, KeptRows, Party, Reads, Unanswered
+from modelkin.sampling.readings import Floats, Readings, bytes_of, digests, keep, portrait, read
 from modelkin.sources import ReadOptions
 from modelkin.sources.local import LocalSource
 from modelkin.sources.protocol import TENSOR_KINDS, Progress, no_progress
 from modelkin.verdict import POLICY, adjusted, judge
+from modelkin.verdict.policy import tally
 
 QUICK_STAGES = (1, 2)  # asked by every budget, from rows that the record keeps
 Arrays = dict[Cut, Floats]
@@ -39,64 +57,98 @@ class CompareOptions:
 def compare(a: str, b: str, options: CompareOptions = CompareOptions(), progress: Progress = no_progress) -> Comparison:
     """Do the weights of b descend from those of a, or the reverse?"""
     began = time.perf_counter()
+    with open_pair(a, b, options, progress) as pair:
+        return _resumable(pair, began, progress, options.reading.cache)
+
+
+@contextmanager
+def open_pair(
+    a: str, b: str, options: CompareOptions, progress: Progress = no_progress, *, hashed: bool = True
+) -> Iterator[Pair]:
+    """Both models opened side by side and identified; closed again whatever happens."""
     with ThreadPoolExecutor(2) as both:
-        opened = [both.submit(_open, model, options, progress) for model in (a, b)]
-        checkpoints = [future.result() for future in opened]
+        opened = [both.submit(_open, model, options, progress, hashed) for model in (a, b)]
+    checkpoints = [future.result() for future in opened if future.exception() is None]
     try:
-        pair = Pair(identify(checkpoints[0]), identify(checkpoints[1]), options.seed, options.budget)
-        return compare_pair(pair, began, progress)
+        for future in opened:
+            future.result()  # the first that failed says why
+        yield Pair(identify(checkpoints[0]), identify(checkpoints[1]), options.seed, options.budget)
     finally:
         for checkpoint in checkpoints:
-            checkpoint.source.close()
+            checkpoint.close()
 
 
-def _open(model: str, options: CompareOptions, progress: Progress) -> Checkpoint:
+def _resumable(pair: Pair, began: float, progress: Progress, on_disk: bool) -> Comparison:
+    """At `full`, with what an earlier run of the same comparison found, and keeping what this one finds."""
+    if pair.budget != "full" or not on_disk:
+        return compare_pair(pair, began, progress)
+    journal = open_journal([party(pair.a), party(pair.b)], pair.seed, pair.budget, __version__, POLICY)
+    try:
+        comparison = compare_pair(pair, began, progress, journal)
+    except KeyboardInterrupt:
+        if not journal.kept:
+            raise
+        raise KeyboardInterrupt("what was found is kept, and the same command goes on from there") from None
+    journal.forget()
+    return comparison
+
+
+def _open(model: str, options: CompareOptions, progress: Progress, hashed: bool) -> Checkpoint:
     """Small local files are hashed at once, large ones only where everything is read anyway."""
     checkpoint = open_model(model, options.reading, progress)
-    if isinstance(checkpoint.source, LocalSource):
+    if hashed and isinstance(checkpoint.source, LocalSource):
         checkpoint.source.hash_files(None if options.budget == "full" else SMALL_FILE, progress)
     return checkpoint
 
 
 def plan(a: str, b: str, options: CompareOptions = CompareOptions()) -> list[str]:
     """What `compare` would read of the weights, a line a question. Headers are read for this, weights are not."""
-    checkpoints = [_open(model, options, no_progress) for model in (a, b)]
-    try:
-        pair = Pair(identify(checkpoints[0]), identify(checkpoints[1]), options.seed, options.budget)
+    with open_pair(a, b, options, hashed=False) as pair:
         asked = [question for stages in _rungs(pair) for question in QUESTIONS if question.stage in stages]
-        return [_plan_line(pair, question) for question in asked]
-    finally:
-        for checkpoint in checkpoints:
-            checkpoint.source.close()
+        lines = [_plan_line(pair, question) for question in asked]
+        return [*lines, _plan_of_all(pair)] if pair.budget == "full" else lines
 
 
 def _plan_line(pair: Pair, question: Question) -> str:
     cuts = planned(question, pair)
     if isinstance(cuts, Unanswered):
         return f"{question.id}: not asked, {cuts.unanswered}"
-    sizes = [sum(_bytes(anatomy, cut) for cut in side) for anatomy, side in zip((pair.a, pair.b), cuts, strict=True)]
+    sizes = [bytes_of(anatomy, side) for anatomy, side in zip((pair.a, pair.b), cuts, strict=True)]
     return f"{question.id}: {len(cuts[0])} + {len(cuts[1])} ranges, {sizes[0]:,} + {sizes[1]:,} bytes"
 
 
-def _bytes(anatomy: Anatomy, cut: Cut) -> int:
-    rows, *rest = anatomy.shape(cut.slot)
-    count = len(cut.rows) or (rows if cut.start is None else (cut.stop or rows) - cut.start)
-    ref = anatomy.checkpoint.tensors[anatomy.view(cut.slot).tensor]
-    return count * math.prod(rest) * (ref.stop - ref.start) // max(1, math.prod(ref.shape))
+def _plan_of_all(pair: Pair) -> str:
+    """Facing layers alone: which others the layer map will choose, nobody knows yet."""
+    try:
+        tasks = every_neuron.tasks(pair, {}, None)
+    except CannotAsk as reason:
+        return f"{every_neuron.ID}: not asked, {reason}"
+    sizes = [every_neuron.bytes_of(pair, task) for task in tasks]
+    a, b = sum(size[0] for size in sizes), sum(size[1] for size in sizes)
+    return f"{every_neuron.ID}: {len(tasks)} pairs of layers, {a:,} + {b:,} bytes, more where layers were moved"
 
 
-def compare_pair(pair: Pair, began: float, progress: Progress = no_progress) -> Comparison:
+def compare_pair(
+    pair: Pair, began: float, progress: Progress = no_progress, journal: Journal = Journal(None)
+) -> Comparison:
     """The same for two models that are open already."""
     found: list[Answer] = [identical_files(pair)]
     arrays: tuple[Arrays, Arrays] = ({}, {})
-    kept: KeptRows | None = None
-    for stages in _rungs(pair):
-        answered = _ask_stages(pair, stages, arrays, progress)
-        found += answered
-        if stages == QUICK_STAGES:
-            kept = KeptRows(
-                portrait_a=portrait(pair.a), portrait_b=portrait(pair.b), a=pack(arrays[0]), b=pack(arrays[1])
-            )
+    found += _ask_stages(pair, QUICK_STAGES, arrays, progress)
+    kept = keep(*_sides(pair, arrays))
+    reads, same = Reads(), _is_same(found[0])
+    if pair.budget != "quick":
+        found += _ask_stages(pair, later_stages(), arrays, progress, _spared(found))
+        reads = _later_reads(arrays, kept)
+    if pair.budget == "full" and not same:
+        found_map = next((answer for answer in found if answer.question == LAYER_MAP.id), None)
+        answer, more = ask_every_neuron(pair, found_map, planned(LAYER_MAP, pair), journal, progress)
+        found.append(answer)
+        reads = Reads(a=(*reads.a, *more.a), b=(*reads.b, *more.b))
+    tokenizers = None
+    if pair.budget != "quick" and not same:
+        found.insert(1, copied_tensors(pair, *_sides(pair, arrays), found[0], progress))
+        tokenizers = tokenizers_of(pair)
     _something_asked(pair, found)
     answers = adjusted(found)
     parties = party(pair.a), party(pair.b)
@@ -109,29 +161,68 @@ def compare_pair(pair: Pair, began: float, progress: Progress = no_progress) -> 
         b=parties[1],
         verdict=judge(answers, depths=(parties[0].layers, parties[1].layers)),
         answers=answers,
-        not_evidence=not_evidence(*_sides(pair, arrays), pair.a.checkpoint.config, pair.b.checkpoint.config),
+        not_evidence=not_evidence(
+            *_sides(pair, arrays), pair.a.checkpoint.config, pair.b.checkpoint.config, tokenizers
+        ),
+        tokenizers=tokenizers,
         rows=kept,
+        reads=reads,
         cost=cost(pair, time.perf_counter() - began),
     )
 
 
+def _is_same(identity: Answer) -> bool:
+    return isinstance(identity, Evidence) and identity.effect == 1
+
+
+def _spared(found: Sequence[Answer]) -> dict[str, str]:
+    """Early stopping: the later questions that can add nothing to what was found, each with the reason."""
+    if _is_same(found[0]):
+        return {question.id: "the files of weights are the same to the byte" for question in QUESTIONS}
+    if tally(found).rejects(NEURONS.id):
+        return {POOLED.id: "neurons were recognised one by one, so how alike they are on the whole adds nothing"}
+    return {}
+
+
 def _something_asked(pair: Pair, found: Sequence[Answer]) -> None:
-    """That two files differ is no answer: something of the weights must have been compared, or be the same bytes."""
-    if any(isinstance(answer, Evidence) and (answer.index_set != "files" or answer.effect) for answer in found):
+    """That two files or tensors differ is no answer: rows must have been compared, or something be the same."""
+    given = [answer for answer in found if isinstance(answer, Evidence)]
+    if any(answer.index_set not in ("files", "tensors") or answer.statistic for answer in given):
         return
     reasons = "; ".join(dict.fromkeys(a.unanswered for a in found if isinstance(a, Unanswered)))
     raise NothingComparable(f"nothing could be asked of this pair: {reasons}", where=pair.b.checkpoint.id)
 
 
 def _rungs(pair: Pair) -> list[tuple[int, ...]]:
-    later = tuple(sorted({question.stage for question in QUESTIONS} - set(QUICK_STAGES)))
-    return [QUICK_STAGES] if pair.budget == "quick" else [QUICK_STAGES, later]
+    return [QUICK_STAGES] if pair.budget == "quick" else [QUICK_STAGES, later_stages()]
 
 
-def _ask_stages(pair: Pair, stages: Iterable[int], arrays: tuple[Arrays, Arrays], progress: Progress) -> list[Answer]:
+def later_stages() -> tuple[int, ...]:
+    return tuple(sorted({question.stage for question in QUESTIONS} - set(QUICK_STAGES)))
+
+
+def _later_reads(arrays: tuple[Arrays, Arrays], kept: KeptRows) -> Reads:
+    """Digests of what was read beyond the rows that the record keeps."""
+    a, b = ({part.cut for part in side} for side in (kept.a, kept.b))
+    return Reads(
+        a=digests({cut: array for cut, array in arrays[0].items() if cut not in a}),
+        b=digests({cut: array for cut, array in arrays[1].items() if cut not in b}),
+    )
+
+
+def _ask_stages(
+    pair: Pair,
+    stages: Iterable[int],
+    arrays: tuple[Arrays, Arrays],
+    progress: Progress,
+    spared: Mapping[str, str] = MappingProxyType({}),
+) -> list[Answer]:
     """Everything these questions need in one batch a model; then their answers, in the order of the table."""
     asked = [question for question in QUESTIONS if question.stage in stages]
-    wanted = {question.id: planned(question, pair) for question in asked}
+    wanted = {
+        question.id: Unanswered(question.id, spared[question.id]) if question.id in spared else planned(question, pair)
+        for question in asked
+    }
     progress("reading weights", 0, 0)
     for anatomy, have, side in zip((pair.a, pair.b), arrays, (0, 1), strict=True):
         plans = [cuts[side] for cuts in wanted.values() if not isinstance(cuts, Unanswered)]

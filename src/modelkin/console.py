@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from rich.console import Console, RenderableType
 
 from modelkin.errors import UsageError
-from modelkin.sources.protocol import Progress
+from modelkin.sources.protocol import NOTE, Progress
 
 TRUE = ("1", "true", "yes", "on")
 NARROWEST = 80  # a narrower terminal breaks the lines itself, at no loss
@@ -51,12 +51,15 @@ def progress_bar() -> Iterator[Progress]:
         task = bar.add_task("opening", total=None)
 
         def report(what: str, done: int, total: int) -> None:
+            if what.startswith(NOTE):
+                bar.console.print(f"modelkin: {what}", markup=False, highlight=False)
+                return
             bar.update(task, description=what, completed=done, total=total or None)
 
         yield report
 
 
 def _long_waits(what: str, done: int, total: int) -> None:
-    """Nobody should take obedience to a rate limit for a hang."""
-    if done == total == 0 and what.startswith("waiting"):
+    """Nobody should take obedience to a rate limit for a hang; and notes are for everybody."""
+    if done == total == 0 and what.startswith(("waiting", NOTE)):
         print(f"modelkin: {what}", file=sys.stderr)

@@ -1,22 +1,34 @@
-"""A comparison checked: quick answers given again from the kept rows, the verdict drawn again from all answers."""
+"""A comparison checked: quick answers given again from the kept rows, the verdict drawn again from all answers.
+
+`verify` needs neither network nor models. `verify_fetched` opens both models again, reads what was read and compares
+everything: the numbers that were read by their digests first, for where these differ the answers may.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from modelkin.compare import QUICK_STAGES, ask
-from modelkin.errors import NotFound, NothingComparable, UnreadableError
-from modelkin.questions import QUESTIONS
-from modelkin.records import Comparison
-from modelkin.sampling.readings import Readings, unpack
+from modelkin.compare import QUICK_STAGES, CompareOptions, ask, compare_pair, open_pair
+from modelkin.errors import ModelkinError, NotFound, NothingComparable, UnreadableError
+from modelkin.questions import QUESTIONS, not_evidence
+from modelkin.records import Answer, Comparison, Cut, Evidence, KeptRows, Party, Portrait, ReadDigest
+from modelkin.sampling.readings import Readings, sealed, unpack
+from modelkin.sources import ReadOptions
+from modelkin.sources.protocol import Progress, no_progress
 from modelkin.verdict import POLICY, adjusted, judge
 
 TOLERANCE = 1e-9  # relative: another processor may round another way
+LARGEST_FILE = 64 << 20
+SCHEMA = "modelkin.comparison/1"
+LAYER = re.compile(r"([A-Za-z_]+\.)?[0-9]{1,6}")
+FROM_GAINS = "norm gains"  # measures of this are worked out from kept rows alone
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -29,39 +41,182 @@ class Difference(msgspec.Struct, frozen=True):
 
 def read_comparison(path: Path) -> Comparison:
     """From a file that `compare --json` wrote."""
+    hint = "give the file that `modelkin compare --json` wrote"
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Comparison)
+        if path.stat().st_size > LARGEST_FILE:
+            raise UnreadableError(f"is larger than {LARGEST_FILE >> 20} MB", where=str(path), hint=hint)
+        record = msgspec.json.decode(path.read_bytes(), type=Comparison)
     except OSError as error:
         raise NotFound(f"cannot be read: {error.strerror}", where=str(path)) from error
-    except msgspec.DecodeError as error:
-        hint = "give the file that `modelkin compare --json` wrote"
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise UnreadableError(f"is no comparison: {error}", where=str(path), hint=hint) from error
+    if record.schema != SCHEMA:
+        raise UnreadableError(f"has the schema {record.schema!r}, not {SCHEMA!r}", where=str(path), hint=hint)
+    return record
 
 
 def verify(comparison: Comparison) -> tuple[Difference, ...]:
-    """What does not come out again; nothing if all does. Needs neither network nor models."""
-    if comparison.rows is None:
-        raise NothingComparable("the record keeps no rows to recompute from", where=comparison.a.id)
-    if comparison.policy != POLICY:
-        raise NothingComparable(
-            f"the record was judged by policy {comparison.policy}, this version has {POLICY}", where=comparison.a.id
-        )
-    rows = comparison.rows
-    a, b = Readings(rows.portrait_a, unpack(rows.a)), Readings(rows.portrait_b, unpack(rows.b))
-    depths = comparison.a.layers, comparison.b.layers
-    stored = {answer.question: answer for answer in comparison.answers}
-    found: list[Difference] = []
-    for question in QUESTIONS:
-        if question.stage in QUICK_STAGES:
-            (again,) = adjusted([ask(question, a, b, comparison.seed)])
-            found += differences(f"answers.{question.id}", stored.get(question.id), again)
-    found += differences("verdict", comparison.verdict, judge(comparison.answers, depths=depths))
-    return tuple(found)
+    """What does not come out again; nothing if all does."""
+    rows = _checked(comparison)
+    try:
+        return tuple(_offline(comparison, rows))
+    except UnreadableError:
+        raise
+    except (ModelkinError, ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
+        # The record comes from anybody: rows that no model has must end in a sentence, wherever they are noticed.
+        raise UnreadableError(f"nothing can be worked out from its rows: {error}", where="rows") from error
+
+
+def not_recomputed(comparison: Comparison) -> tuple[str, ...]:
+    """The questions whose answers need the models again."""
+    given = [answer.question for answer in comparison.answers if isinstance(answer, Evidence)]
+    return tuple(question for question in given if question not in _quick_questions())
+
+
+def verify_fetched(
+    comparison: Comparison, reading: ReadOptions = ReadOptions(), progress: Progress = no_progress
+) -> tuple[Difference, ...]:
+    """The same, and everything that the models must be opened for, at the revisions of the record."""
+    offline = verify(comparison)
+    options = CompareOptions(comparison.budget, comparison.seed, reading)
+    with open_pair(_address(comparison.a), _address(comparison.b), options, progress) as pair:
+        again = compare_pair(pair, time.perf_counter(), progress)
+    found = [
+        *_of_party("a", comparison.a, again.a),
+        *_of_party("b", comparison.b, again.b),
+        *_of_rows(comparison.rows, again.rows),
+        *_of_reads("a", comparison.reads.a, again.reads.a),
+        *_of_reads("b", comparison.reads.b, again.reads.b),
+        *_of_answers(comparison.answers, again.answers),
+        *differences("not_evidence", comparison.not_evidence, again.not_evidence),
+        *differences("tokenizers", comparison.tokenizers, again.tokenizers),
+        *differences("verdict", comparison.verdict, again.verdict),
+    ]
+    told = {difference.where for difference in found}
+    return (*found, *(difference for difference in offline if difference.where not in told))
 
 
 def differences(where: str, stored: Any, again: Any) -> Iterator[Difference]:
     """Numbers to TOLERANCE, everything else exactly."""
     yield from _between(where, msgspec.to_builtins(stored), msgspec.to_builtins(again))
+
+
+# Without the models.
+
+
+def _checked(comparison: Comparison) -> KeptRows:
+    """The kept rows, if they are such as could be asked."""
+    if comparison.policy != POLICY:
+        raise NothingComparable(
+            f"the record was judged by policy {comparison.policy!r}, this version has {POLICY}", where="policy"
+        )
+    if comparison.rows is None:
+        raise UnreadableError("the record keeps no rows to recompute from", where="rows")
+    for portrait in (comparison.rows.portrait_a, comparison.rows.portrait_b):
+        _check_layers(portrait)
+    names = [answer.question for answer in comparison.answers]
+    if len(set(names)) < len(names):
+        raise UnreadableError("a question is answered twice", where="answers")
+    return comparison.rows
+
+
+def _check_layers(portrait: Portrait) -> None:
+    strange = next((name for name in portrait.layers if not LAYER.fullmatch(name)), None)
+    if strange is not None:
+        raise UnreadableError(f"{strange[:40]!r} is no name of a layer", where="rows")
+    if len(set(portrait.layers)) < len(portrait.layers):
+        raise UnreadableError("a layer is named twice", where="rows")
+
+
+def _offline(comparison: Comparison, rows: KeptRows) -> Iterator[Difference]:
+    a, b = Readings(rows.portrait_a, unpack(rows.a)), Readings(rows.portrait_b, unpack(rows.b))
+    yield from differences("rows.sha256", rows.sha256, sealed(rows).sha256)
+    stored = {answer.question: answer for answer in comparison.answers}
+    for question in (question for question in QUESTIONS if question.stage in QUICK_STAGES):
+        (again,) = adjusted([ask(question, a, b, comparison.seed)])
+        yield from differences(f"answers.{question.id}", stored.get(question.id), again)
+    yield from _adjusted_again(comparison)
+    yield from _measured_again(comparison, a, b)
+    depths = comparison.a.layers, comparison.b.layers
+    yield from differences("verdict", comparison.verdict, judge(comparison.answers, depths=depths))
+
+
+def _quick_questions() -> set[str]:
+    return {question.id for question in QUESTIONS if question.stage in QUICK_STAGES}
+
+
+def _adjusted_again(comparison: Comparison) -> Iterator[Difference]:
+    """Answers that need the models must at least agree with themselves: p, its logarithm, its share of the budget."""
+    later = [answer for answer in comparison.answers if answer.question not in _quick_questions()]
+    for answer, again in zip(later, adjusted(later), strict=True):
+        if isinstance(answer, Evidence) and isinstance(again, Evidence):
+            where = f"answers.{answer.question}"
+            yield from differences(f"{where}.adjusted_pvalue", answer.adjusted_pvalue, again.adjusted_pvalue)
+            if answer.log10_pvalue is not None:
+                value = max(10.0 ** min(0.0, max(answer.log10_pvalue, -400.0)), 5e-324)
+                yield from differences(f"{where}.pvalue", answer.pvalue, value)
+
+
+def _measured_again(comparison: Comparison, a: Readings, b: Readings) -> Iterator[Difference]:
+    stored = {entry.measure: entry for entry in comparison.not_evidence}
+    for entry in not_evidence(a, b, {}, {}):
+        if FROM_GAINS in entry.measure:
+            yield from differences(f"not_evidence.{entry.measure}", stored.get(entry.measure), entry)
+
+
+# With them.
+
+
+def _address(party: Party) -> str:
+    return party.id if party.revision is None else f"hf://{party.id}@{party.revision}"
+
+
+def _of_party(side: str, stored: Party, again: Party) -> Iterator[Difference]:
+    """What the model is; of its files those that another reading of the same folder can be compared by."""
+    for field in ("format", "parameters", "layers", "hidden", "vocabulary", "revision"):
+        yield from differences(f"{side}.{field}", getattr(stored, field), getattr(again, field))
+    files = {fact.name: fact for fact in again.files}
+    for fact in stored.files:
+        other = files.get(fact.name)
+        yield from differences(f"{side}.files.{fact.name}.size", fact.size, other and other.size)
+        if fact.sha256 and other and other.sha256:
+            yield from differences(f"{side}.files.{fact.name}.sha256", fact.sha256, other.sha256)
+
+
+def _of_rows(stored: KeptRows | None, again: KeptRows | None) -> Iterator[Difference]:
+    if stored is None or again is None:
+        return
+    yield from differences("rows.portrait_a", stored.portrait_a, again.portrait_a)
+    yield from differences("rows.portrait_b", stored.portrait_b, again.portrait_b)
+    for side, mine, theirs in (("a", stored.a, again.a), ("b", stored.b, again.b)):
+        yield from _of_ranges(f"rows.{side}", {p.cut: p for p in mine}, {p.cut: p for p in theirs})
+
+
+def _of_reads(side: str, stored: Iterable[ReadDigest], again: Iterable[ReadDigest]) -> Iterator[Difference]:
+    yield from _of_ranges(f"reads.{side}", {read.cut: read for read in stored}, {read.cut: read for read in again})
+
+
+def _of_ranges(where: str, stored: Mapping[Cut, Any], again: Mapping[Cut, Any]) -> Iterator[Difference]:
+    """One line a range, whatever it is that differs in it."""
+    for cut in {**stored, **again}:
+        mine, theirs = stored.get(cut), again.get(cut)
+        if mine != theirs:
+            yield Difference(f"{where}: {cut}", _known(mine), _known(theirs))
+
+
+def _known(range_read: Any) -> str:
+    if range_read is None:
+        return "not read"
+    return f"sha256 {range_read.sha256[:12]}" if isinstance(range_read, ReadDigest) else "other numbers"
+
+
+def _of_answers(stored: Iterable[Answer], again: Iterable[Answer]) -> Iterator[Difference]:
+    mine, theirs = ({answer.question: answer for answer in answers} for answers in (stored, again))
+    for question in {**mine, **theirs}:
+        yield from differences(f"answers.{question}", mine.get(question), theirs.get(question))
+
+
+# Two values.
 
 
 def _between(where: str, stored: Any, again: Any) -> Iterator[Difference]:

@@ -14,7 +14,7 @@ from builders import CONFIG, llama_files, write_files
 from modelkin.compare import CompareOptions, compare, plan
 from modelkin.demo import bundled
 from modelkin.errors import NothingComparable, UnreadableError
-from modelkin.records import Comparison, Evidence
+from modelkin.records import Comparison, Evidence, Unanswered
 from modelkin.report.files import to_json
 from modelkin.verify import read_comparison, verify
 
@@ -157,3 +157,16 @@ def test_two_random_models_are_not_related(tmp_path: Path) -> None:
     answers = compare(*map(str, paths), CompareOptions("quick"))
     assert answers.verdict.outcome != "related"
     assert any(isinstance(answer, Evidence) for answer in answers.answers)
+
+
+def reasons(comparison: Comparison) -> dict[str, str]:
+    return {answer.question: answer.unanswered for answer in comparison.answers if isinstance(answer, Unanswered)}
+
+
+def test_what_can_add_nothing_is_not_read() -> None:
+    """Early stopping: a likeness on the whole where neurons were recognised, anything where the files are the same."""
+    assert "one by one" in reasons(compared("dune", "heath", "standard"))["pooled-rows"]
+    assert "pooled-rows" not in reasons(compared("dune", "grove", "standard"))
+    same, quick = compared("dune", "dune", "standard"), compared("dune", "dune", "quick")
+    assert "the same to the byte" in reasons(same)["layer-map"]
+    assert same.cost.tensor_bytes_a == quick.cost.tensor_bytes_a

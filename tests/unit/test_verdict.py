@@ -9,9 +9,11 @@ from modelkin.verdict import ALPHA, WEIGHTS, adjusted, judge
 from modelkin.verdict.policy import FLOORS
 
 GAINS, NEURONS, EMBEDDINGS = "hidden-axes-by-gains", "neurons", "hidden-axes-by-embeddings"
+EVERY = "every-neuron"
 SETS: dict[str, IndexSet] = {
     GAINS: "hidden axes",
     NEURONS: "neurons",
+    EVERY: "neurons",
     EMBEDDINGS: "hidden axes",
     "layer-map": "neurons",
     "attention": "kv groups",
@@ -113,6 +115,23 @@ def test_one_layer_of_many_is_a_component_whatever_else_it_brings_along() -> Non
     assert "layer 2" in verdict.sentence
     inherited = [yes("hidden-axes-by-gains"), *answers[1:]]
     assert kinds(judge(inherited, depths=(4, 4)))[0] != "component-reuse"
+
+
+def test_a_few_neurons_among_all_are_a_part_and_not_the_neurons() -> None:
+    quiet = [no(GAINS), no(NEURONS), no("attention")]
+    spread = judge([*quiet, yes(EVERY, -13.0, effect=0.003, per_layer=layers(-3.1, -2.9))])
+    assert kinds(spread) == ["component-reuse"]
+    assert "they share a part of their MLP neurons, and the rest is not." in spread.sentence
+    one = judge([*quiet, yes(EVERY, -90.0, effect=0.003, per_layer=layers(-0.1, -90.0))])
+    assert "a part of their MLP neurons (layer 1)" in one.sentence
+    whole = judge([*quiet, yes(EVERY, -90.0, effect=0.3, per_layer=layers(-90.0, -0.1))])
+    assert "they share MLP neurons; the rest that was compared" in whole.sentence
+
+
+def test_where_every_neuron_was_called_none_could_lie_outside() -> None:
+    outside = "A few neurons taken from another model could lie outside the rows that were read."
+    assert outside in judge([no(GAINS), no(NEURONS)]).limits
+    assert outside not in judge([no(GAINS), no(NEURONS), no(EVERY, n=4096)]).limits
 
 
 def test_a_faint_likeness_everywhere_is_undecided() -> None:
@@ -250,7 +269,7 @@ def test_a_question_rejects_at_its_share_of_alpha(question: str) -> None:
 
 def test_the_smallest_adjusted_p_is_the_verdicts() -> None:
     verdict = judge([yes(GAINS, -20.0), yes(NEURONS, -400.0)])
-    assert verdict.log10_pvalue == pytest.approx(-400.0 - math.log10(0.4))
+    assert verdict.log10_pvalue == pytest.approx(-400.0 - math.log10(0.3))
     assert verdict.pvalue == 5e-324
 
 

@@ -144,6 +144,15 @@ def test_an_interrupted_run_ends_at_once_and_leaves_no_half_folder(tmp_path: Pat
     assert all((folder / "truth.json").exists() for folder in tmp_path.iterdir() if not folder.name.startswith("."))
 
 
+def test_what_needs_no_training_needs_no_gpu(lab: Lab, tmp_path: Path) -> None:
+    """Derivations of models that are there can be made again anywhere; one model less to start from cannot."""
+    assert train.to_train(lab.root, [], STEPS) == []
+    for name in lab.truths():
+        if name != "sft.twin-00":
+            (tmp_path / name).symlink_to(lab.root / name)
+    assert train.to_train(tmp_path, [], STEPS) == ["sft.twin-00"]
+
+
 def test_a_stranger_that_learnt_nothing_is_refused() -> None:
     lazy = {"name": "x", "kind": "unrelated", "loss": 5.5, "unigram_entropy": 6.0}
     with pytest.raises(SystemExit, match="1 models learnt less"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ import msgspec
 import numpy as np
 
 from modelkin.architectures.family import Norm, Placement, Positions
-from modelkin.architectures.views import Floats, Rows, View
+from modelkin.architectures.views import Columns, Floats, Rows, View
 from modelkin.errors import NothingComparable
 from modelkin.records import Role, Slot
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 Layers = int | dict[str, int] | None
 Request = tuple[str, slice | list[int] | None]
+Wanted = tuple[Slot, Rows] | tuple[Slot, Rows, Columns | None]
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -70,16 +72,32 @@ class Anatomy:
         """A slot as float32: (out, in), or (n,) for gains and biases; gains as the model applies them, if known."""
         return self.read_many([(slot, rows)])[0]
 
-    def read_many(self, wanted: Sequence[tuple[Slot, Rows]], kind: str = "tensor") -> list[Floats]:
-        """Several slots in one batch. `rows` (None, a slice, or indices) are rows of the slot."""
-        views = [self.view(slot) for slot, _ in wanted]
-        requests = [view.request(rows) for view, (_, rows) in zip(views, wanted, strict=True)]
-        places, distinct = _distinct(requests)
+    def read_many(self, wanted: Sequence[Wanted], kind: str = "tensor") -> list[Floats]:
+        """Several slots in one batch: (slot, rows), or (slot, rows, columns).
+
+        `rows` (None, a slice, or indices) are rows of the slot, `columns` a block [start, stop) of every row.
+        """
+        asked = [_in_full(part) for part in wanted]
+        places, distinct = _distinct(self.view(slot).request(rows, columns) for slot, rows, columns in asked)
         arrays = self.checkpoint.read_many(distinct, kind)
         return [
-            self._effective(slot, view.result(arrays[place], rows))
-            for place, view, (slot, rows) in zip(places, views, wanted, strict=True)
+            self._effective(slot, self.view(slot).result(arrays[place], rows, columns))
+            for place, (slot, rows, columns) in zip(places, asked, strict=True)
         ]
+
+    def bytes_of(self, wanted: Sequence[Wanted]) -> int:
+        """What `read_many` would read of the weights: whole matrices where a slot is not stored the way it is asked."""
+        asked = [_in_full(part) for part in wanted]
+        _, distinct = _distinct(self.view(slot).request(rows, columns) for slot, rows, columns in asked)
+        return sum(self._stored_bytes(*request) for request in distinct)
+
+    def _stored_bytes(self, name: str, rows: slice | list[int] | None) -> int:
+        ref = self.checkpoint.tensors[name]
+        height = math.prod(ref.shape[:-1])
+        if rows is None or not height:
+            return ref.extent.size
+        count = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+        return count * ref.extent.size // height
 
     def view(self, slot: Slot) -> View:
         """Where a slot is stored."""
@@ -108,6 +126,10 @@ class Anatomy:
         if slot.role.is_gain and self.facts.gain_offset:
             return array + np.float32(self.facts.gain_offset)
         return array
+
+
+def _in_full(part: Wanted) -> tuple[Slot, Rows, Columns | None]:
+    return part if len(part) == 3 else (part[0], part[1], None)
 
 
 def _distinct(requests: Iterable[Request]) -> tuple[list[int], list[Request]]:

@@ -16,6 +16,7 @@ from modelkin.records import Role, TensorRef
 
 Floats = NDArray[np.float32]
 Rows = slice | Sequence[int] | NDArray[np.integer] | None
+Columns = tuple[int, int]  # [start, stop) of every row
 MAX_EXPERTS = 1 << 16
 READERS = frozenset({Role.GATE, Role.UP, Role.SHARED_GATE, Role.SHARED_UP, Role.Q, Role.K, Role.V})
 
@@ -39,29 +40,45 @@ class View(msgspec.Struct, frozen=True, gc=False):
     stride: int = 1
     slab: tuple[int, int] = (0, 1)
 
-    def request(self, rows: Rows = None) -> tuple[str, slice | list[int] | None]:
-        """What to ask of the checkpoint: a stored name, and which of its rows."""
+    def request(self, rows: Rows = None, columns: Columns | None = None) -> tuple[str, slice | list[int] | None]:
+        """What to ask of the checkpoint: a stored name, and which of its rows.
+
+        Few rows of a slot cost few bytes where it is stored by rows, and few columns where it is stored transposed.
+        """
         if self.axis == "whole":
             return self.tensor, None
         if self.axis == "columns":
-            return self.tensor, slice(*self.slab)
+            return self.tensor, slice(*self.slab) if columns is None else slice(*self._slab(columns))
         stored = self._stored(rows)
         if len(stored) and stored[-1] - stored[0] == len(stored) - 1 and bool(np.all(np.diff(stored) == 1)):
             return self.tensor, slice(int(stored[0]), int(stored[-1]) + 1)
         return self.tensor, [int(index) for index in stored]
 
-    def result(self, array: Floats, rows: Rows = None) -> Floats:
+    def result(self, array: Floats, rows: Rows = None, columns: Columns | None = None) -> Floats:
         """The slot's rows out of what the request brought: (n, in), or (n,) for a vector."""
+        if self.axis == "columns":
+            start, stop = self.slab if columns is None else self._slab(columns)
+            slab = array.reshape(stop - start, -1)[:, self._stored(rows)]
+            return slab[0] if len(self.shape) == 1 else np.ascontiguousarray(slab.T)
         if self.axis == "rows":
-            return array.reshape(-1, self.shape[1])
-        if self.axis == "whole":
-            return array.reshape(self.shape)[chosen(rows, self.shape[0])]
-        slab = array.reshape(self.slab[1] - self.slab[0], -1)[:, self._stored(rows)]
-        return slab[0] if len(self.shape) == 1 else np.ascontiguousarray(slab.T)
+            found = array.reshape(-1, self.shape[1])
+        else:
+            found = array.reshape(self.shape)[chosen(rows, self.shape[0])]
+        return found if columns is None else np.ascontiguousarray(found[:, slice(*self._within(columns))])
 
     def of(self, tensor: str) -> View:
         """The same cut of another tensor of the same shape."""
         return View(tensor, self.shape, self.axis, self.offset, self.block, self.stride, self.slab)
+
+    def _slab(self, columns: Columns) -> Columns:
+        start, stop = self._within(columns)
+        return self.slab[0] + start, self.slab[0] + stop
+
+    def _within(self, columns: Columns) -> Columns:
+        start, stop = columns
+        if len(self.shape) != 2 or not 0 <= start < stop <= self.shape[1]:
+            raise UsageError(f"columns {start}–{stop} were asked for, but the slot has the shape {list(self.shape)}")
+        return columns
 
     def _stored(self, rows: Rows) -> NDArray[np.intp]:
         index = chosen(rows, self.shape[0])

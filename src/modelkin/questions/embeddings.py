@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modelkin.architectures import Anatomy
+from modelkin.errors import UnreadableError
 from modelkin.questions.gains import FEWEST_AXES, hidden_assumptions, same_width
 from modelkin.questions.question import CannotAsk, Cuts, Pair, Question, weighed
 from modelkin.records import Assumption, Cut, Evidence, Role, Slot
@@ -84,7 +85,10 @@ def _embeddings(anatomy: Anatomy) -> list[Slot]:
 
 def _ids(anatomy: Anatomy, slot: Slot) -> dict[bytes, int]:
     """Ordinary tokens that have a row: special ones and those added later are left out."""
-    vocabulary = anatomy.checkpoint.vocabulary
+    try:
+        vocabulary = anatomy.checkpoint.vocabulary
+    except UnreadableError as error:
+        raise CannotAsk(f"a tokenizer cannot be read: {error}") from error
     if vocabulary is None:
         raise CannotAsk(f"{anatomy.checkpoint.id} has no tokenizer, so nobody knows which row is whose")
     apart = {*vocabulary.added.values(), *vocabulary.special.values()}

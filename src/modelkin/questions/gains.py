@@ -13,12 +13,12 @@ from modelkin.architectures import Anatomy
 from modelkin.questions.question import CannotAsk, Cuts, Pair, Question, weighed
 from modelkin.records import Assumption, Cut, Evidence, LayerFinding, Portrait, Role, Slot
 from modelkin.sampling.facing import Facing, facing
-from modelkin.sampling.readings import Readings
+from modelkin.sampling.readings import Readings, bytes_of, kept_bytes
 from modelkin.stats import hidden_autocorrelation, hidden_axes, pair_swap_axes
 from modelkin.stats.arrays import unit_rows
 
 ID = "hidden-axes-by-gains"
-QUICK_VECTORS = 24
+QUICK_VECTORS, QUICK_BYTES = 24, 450_000  # neurons must fit into 1 MB with them
 FEWEST_AXES = 8
 CHECK_VECTORS, CHECK_DRAWS = 12, 1999  # enough to see p < 1e-3; every draw costs, where p is small
 ALARM = 1e-3
@@ -61,18 +61,28 @@ class Vectors:
 
 
 def cuts(pair: Pair) -> Cuts:
-    """All that both have, in facing layers; at `quick` 24 of them at fixed relative depths."""
+    """What both have in facing layers: at most 24 vectors at fixed relative depths, at every budget.
+
+    The record keeps them all for `verify`, and hundreds of long vectors would be most of it.
+    """
     same_width(pair.a.facts.hidden, pair.b.facts.hidden)
     mine, theirs = _on_the_stream(pair.a), _on_the_stream(pair.b)
     beside = facing(pair.a.layers, pair.b.layers)
     outside = _outside(beside, mine, theirs)
     layers = [shared for names in beside if (shared := _in_layer(names, mine, theirs))]
-    if pair.budget == "quick" and layers:
-        layers = evenly(layers, max(1, (QUICK_VECTORS - len(outside)) // max(map(len, layers))))
+    if layers:
+        most = _quick_vectors(pair, [slots for shared in layers for slots in shared])
+        layers = evenly(layers, max(1, (most - len(outside)) // max(map(len, layers))))
     chosen = [slots for shared in layers for slots in shared] + outside
     if not chosen:
         raise CannotAsk("the models share no gain or bias on the residual stream")
     return [Cut(a) for a, _ in chosen], [Cut(b) for _, b in chosen]
+
+
+def _quick_vectors(pair: Pair, shared: list[Slots]) -> int:
+    vectors = [(side, [Cut(slot)]) for slots in shared for side, slot in zip((pair.a, pair.b), slots, strict=True)]
+    dearest = max(max(bytes_of(*vector), kept_bytes(*vector)) for vector in vectors)
+    return min(QUICK_VECTORS, QUICK_BYTES // max(1, dearest))
 
 
 def answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:

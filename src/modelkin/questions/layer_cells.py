@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,16 +96,40 @@ def ready(raw: Raw, rng: np.random.Generator | None) -> list[Layer]:
     return layers
 
 
-def call(a: Layer, b: Layer) -> Cell:
-    """Roll call by the sum of the correlations of up, gate and shared rows: one choice, one count, one law."""
+def call_all(mine: Sequence[Layer], theirs: Sequence[Layer]) -> list[list[Cell]]:
+    """Every layer of a against every one of b: by the sum of the correlations of up, gate and shared rows.
+
+    One choice, one count, one law. One product a layer of a and role: thousands of small ones take many times as long
+    where the library of linear algebra wakes its threads for each.
+    """
+    stacks = {role: [j for j, b in enumerate(theirs) if role in b.rows] for role in PARTS}
+    joined = {role: np.concatenate([theirs[j].rows[role] for j in have]) for role, have in stacks.items() if have}
+    return [
+        [_cell(a, b, tables) for b, tables in zip(theirs, _tables(a, stacks, joined, len(theirs)), strict=True)]
+        for a in mine
+    ]
+
+
+def _tables(
+    a: Layer, stacks: Mapping[Role, Sequence[int]], joined: Mapping[Role, Rows], count: int
+) -> list[list[Rows]]:
+    """The correlations of the rows of a with those of every layer of b, one table a role that both have."""
+    tables: list[list[Rows]] = [[] for _ in range(count)]
+    for role in (role for role in PARTS if role in a.rows and role in joined):
+        for j, table in zip(
+            stacks[role], np.split(a.rows[role] @ joined[role].T, len(stacks[role]), axis=1), strict=True
+        ):
+            tables[j].append(table)
+    return tables
+
+
+def _cell(a: Layer, b: Layer, tables: Sequence[Rows]) -> Cell:
     shared = [role for role in PARTS if role in a.rows and role in b.rows]
     clear = np.logical_or.reduce([a.clear[r] for r in shared]) & np.logical_or.reduce([b.clear[r] for r in shared])
     asked, hidden = np.flatnonzero(clear), np.flatnonzero(clear[b.order])
     if not asked.size:
         return Cell(0, 0.0, count_significance(0, 0))
-    table = np.zeros((len(clear), len(clear)))
-    for role in shared:
-        table += a.rows[role] @ b.rows[role].T
+    table: Rows = np.asarray(np.sum(tables, axis=0, dtype=np.float64))
     _, chosen = linear_sum_assignment(table[np.ix_(asked, hidden)], maximize=True)
     fixed = int(np.count_nonzero(b.order[hidden[chosen]] == asked))
     own = table[asked, np.argsort(b.order)[asked]] / len(shared)

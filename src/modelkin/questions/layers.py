@@ -21,7 +21,7 @@ from modelkin.questions.layer_cells import (
     Layer,
     Raw,
     Rows,
-    call,
+    call_all,
     common_rows,
     expert_number,
     ready,
@@ -111,7 +111,7 @@ def bytes_of(anatomy: Anatomy, slot: Slot) -> tuple[float, float]:
 def _answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
     raw_a, raw_b = common_rows(a, b)
     mine, theirs = ready(raw_a, None), ready(raw_b, rng)
-    cells = [[call(layer, other) for other in theirs] for layer in mine]
+    cells = call_all(mine, theirs)
     if not any(cell.significance.n for row in cells for cell in row):
         raise CannotAsk("no neuron can be told from the others: its rows are constant or equal")
     beside = [cells[list(raw_a).index(i)][list(raw_b).index(j)] for i, j in facing(list(raw_a), list(raw_b))]
@@ -151,7 +151,7 @@ def _significance(cells: Sequence[Sequence[Cell]], beside: Sequence[Cell]) -> Si
 def _repeats(raw: Raw, rng: np.random.Generator) -> bool:
     """Does a model have layers twice? If both do, equal pairs of layers count alike and must not be added up."""
     plain, renumbered = ready(raw, None), ready(raw, rng)
-    calls = [call(layer, other) for i, layer in enumerate(plain) for other in renumbered[i + 1 :]]
+    calls = [cell for i, layer in enumerate(plain) for cell in call_all([layer], renumbered[i + 1 :])[0]]
     return min(holm([cell.significance.log10_pvalue for cell in calls]), default=0.0) <= ALPHA
 
 

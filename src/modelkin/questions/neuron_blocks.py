@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modelkin.architectures import Anatomy
-from modelkin.records import Role, Slot
+from modelkin.questions.question import Cuts, Pair
+from modelkin.records import Cut, Role, Slot
 from modelkin.sampling.facing import Facing, two_depths
-from modelkin.sampling.readings import Readings
+from modelkin.sampling.offsets import offset
+from modelkin.sampling.readings import Readings, bytes_of
 
 DENSE, SHARED = (Role.GATE, Role.UP), (Role.SHARED_GATE, Role.SHARED_UP)
 ALIKE = ((None, None), (0, 0), (1, 1))  # experts of a and of b, None for a dense MLP
@@ -49,6 +51,23 @@ def _in_layer(names: Names, mine: Collection[Slot], theirs: Collection[Slot]) ->
 def _slot(role: Role, name: str, expert: int | None) -> Slot:
     stack, _, layer = name.rpartition(".")
     return Slot(role, layer=int(layer), expert=expert, stack=stack)
+
+
+def bytes_a_model(pair: Pair, cuts: Cuts) -> int:
+    """What a plan reads of the weights of the model that costs more."""
+    return max(bytes_of(pair.a, cuts[0]), bytes_of(pair.b, cuts[1]))
+
+
+def columns_that_fit(pair: Pair, wanted: Block, room: int, most: int) -> tuple[int, int] | None:
+    """A block of hidden axes, as wide as fits, where both models store the matrices by them; None elsewhere."""
+    sides = ((pair.a, [a for a, _ in wanted]), (pair.b, [b for _, b in wanted]))
+    if any(side.view(slot).axis != "columns" for side, slots in sides for slot in slots):
+        return None
+    one = max(bytes_of(side, [Cut(slot, columns=(0, 1)) for slot in dict.fromkeys(slots)]) for side, slots in sides)
+    width = pair.a.facts.hidden or 0
+    count = min(most, width, room // max(1, one))
+    first = offset(pair.seed, "hidden axes", width, count)
+    return (first, first + count) if count > 0 else None
 
 
 def rows_read(readings: Readings) -> dict[Slot, Floats]:

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from modelkin.metrics import CosineParts, Unmeasurable, centred_cosine_similarity, cosine_parts
-from modelkin.records import Json, NotEvidence, Role, Slot
+from modelkin.metrics import CosineParts, Unmeasurable, centred_cosine_similarity, cosine_parts, spectral_distance
+from modelkin.records import Cut, Json, NotEvidence, Role, Slot
 from modelkin.sampling.facing import facing
 from modelkin.sampling.readings import Readings
 
 Floats = NDArray[np.float32]
 Beside = tuple[Role, Floats, Floats]
+Block = tuple[Slot, NDArray[np.float64], NDArray[np.float64]]  # rows of a and of b, turned into small matrices
 # Entries of a config that name a place or a version and say nothing of the model.
 NAMES = frozenset({"transformers_version", "name_or_path"})
 SHORTEST_PROFILE = 3
+READERS = frozenset({Role.GATE, Role.UP, Role.SHARED_GATE, Role.SHARED_UP})
+MOST_ROWS, MOST_BLOCKS = 16, 8
 
 
 def not_evidence(
@@ -29,7 +33,13 @@ def not_evidence(
     A measure whose tensors were not read, or which has no value for them, is left out.
     """
     gains = _gains(a, b)
-    found = (_gain_cosine(gains), _spread_profile(gains), _configs(config_a, config_b), _tokenizers(tokenizer))
+    found = (
+        _gain_cosine(gains),
+        _spread_profile(gains),
+        _spectra(_blocks(a, b)),
+        _configs(config_a, config_b),
+        _tokenizers(tokenizer),
+    )
     return tuple(entry for entry in found if entry is not None)
 
 
@@ -104,6 +114,68 @@ def _std(vector: Floats) -> float:
 
 def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
+
+
+def _blocks(a: Readings, b: Readings) -> list[Block]:
+    """Equal rows of projections that face each other, by depth; a few of them show what all show."""
+    beside = dict(facing(a.portrait.layers, b.portrait.layers))
+    theirs = {(cut.start, cut.stop, cut.columns, cut.slot): rows for cut, rows in _matrices(b)}
+    pairs = []
+    for cut, rows in _matrices(a):
+        name = beside.get(cut.slot.layer_name)
+        if name is None:
+            continue
+        other = theirs.get((cut.start, cut.stop, cut.columns, _at(cut.slot, name)))
+        if other is not None and other.shape == rows.shape:
+            pairs.append((cut.slot, rows, other))
+    step = max(1, len(pairs) // MOST_BLOCKS)
+    return [(slot, _core(left), _core(right)) for slot, left, right in pairs[::step][:MOST_BLOCKS]]
+
+
+def _matrices(readings: Readings) -> list[tuple[Cut, Floats]]:
+    found = [(cut, rows) for cut, rows in readings.arrays.items() if cut.start is not None and rows.ndim == 2]
+    shown = [(cut, rows) for cut, rows in found if cut.slot.role in READERS and np.all(np.isfinite(rows))]
+    return sorted(shown, key=lambda item: str(item[0]))
+
+
+def _at(slot: Slot, name: str) -> Slot:
+    stack, _, layer = name.rpartition(".")
+    return Slot(slot.role, int(layer), slot.expert, stack)
+
+
+def _core(rows: Floats) -> NDArray[np.float64]:
+    """A small diagonal matrix with the same singular values."""
+    some = rows[:MOST_ROWS].astype(np.float64)
+    squares = np.linalg.eigvalsh(some @ some.T)
+    return np.asarray(np.diag(np.sqrt(np.maximum(squares, 0))), dtype=np.float64)
+
+
+def _spectra(blocks: Sequence[Block]) -> NotEvidence | None:
+    """Beside it what layers at different depths give, which nobody takes for copies of each other."""
+    seen = [_spectral_likeness(left, right) for _, left, right in blocks]
+    apart = [
+        _spectral_likeness(left, right)
+        for (slot, left, _), (other, _, right) in product(blocks, blocks)
+        if slot.role is other.role and slot.layer_name != other.layer_name and left.shape == right.shape
+    ]
+    found, expected = ([value for value in values if value is not None] for values in (seen, apart))
+    if not found:
+        return None
+    return NotEvidence(
+        measure=f"cosine of singular values of facing MLP rows, mean of {len(found)} blocks",
+        value=_mean(found),
+        expected_from_means_alone=_mean(expected) if expected else None,
+        why="Singular values fall alike in all matrices that were trained alike, so strangers' nearly coincide; layers "
+        "of the two models at different depths give the expected value.",
+    )
+
+
+def _spectral_likeness(left: NDArray[np.float64], right: NDArray[np.float64]) -> float | None:
+    """The cosine of two lists of singular values is 1 − distance² / 2, as both have length one."""
+    try:
+        return 1 - spectral_distance(left, right) ** 2 / 2
+    except Unmeasurable:
+        return None
 
 
 def _configs(a: Mapping[str, Any], b: Mapping[str, Any]) -> NotEvidence | None:

@@ -7,12 +7,21 @@ one block counts (see `neurons`), for blocks of a layer may have a common order.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from modelkin.questions.gains import same_width
-from modelkin.questions.neuron_blocks import Block, Floats, blocks_at_two_depths, readers, rows_read
+from modelkin.questions.neuron_blocks import (
+    Block,
+    Floats,
+    blocks_at_two_depths,
+    bytes_a_model,
+    columns_that_fit,
+    readers,
+    rows_read,
+)
 from modelkin.questions.neurons import copied, unsorted
 from modelkin.questions.question import CannotAsk, Cuts, Pair, Question, weighed
 from modelkin.records import Assumption, Cut, Evidence, LayerFinding, Slot
@@ -26,6 +35,7 @@ ID = "pooled-rows"
 ROWS = 64
 FEWEST_ROWS = 56  # 28 fair coins: fewer cannot reach a twentieth of 1e-6 whatever they show
 WEIGHT = 0.05
+STANDARD_BYTES = 12_000_000  # of the 64 MB a model that all questions together may read
 ALPHA = 1e-6 * WEIGHT
 POWER = 0.99
 
@@ -41,7 +51,7 @@ class Layer:
 
 
 def cuts(pair: Pair) -> Cuts:
-    """64 rows, the same everywhere, of gate and up at two depths."""
+    """64 rows, the same everywhere, of gate and up at two depths; where that is too dear, by some hidden axes only."""
     same_width(pair.a.facts.hidden, pair.b.facts.hidden)
     blocks = blocks_at_two_depths(facing(pair.a.layers, pair.b.layers), readers(pair.a), readers(pair.b))
     wanted = [slots for layer in blocks.values() for slots in layer[0]]
@@ -52,7 +62,19 @@ def cuts(pair: Pair) -> Cuts:
     if rows * len(blocks) < FEWEST_ROWS:
         raise CannotAsk(f"there are {rows * len(blocks)} neurons to compare; {FEWEST_ROWS} are needed")
     start = offset(pair.seed, "neurons", size, rows)
-    return [Cut(a, start, start + rows) for a, _ in wanted], [Cut(b, start, start + rows) for _, b in wanted]
+    plan = _cuts(wanted, start, start + rows, None)
+    if bytes_a_model(pair, plan) <= STANDARD_BYTES:
+        return plan
+    columns = columns_that_fit(pair, tuple(wanted), STANDARD_BYTES, pair.a.facts.hidden or 0)
+    if columns is None:
+        raise CannotAsk(f"{rows} neurons cost more than {STANDARD_BYTES // 1_000_000} MB as the matrices are stored")
+    return _cuts(wanted, start, start + rows, columns)
+
+
+def _cuts(wanted: Sequence[tuple[Slot, Slot]], start: int, stop: int, columns: tuple[int, int] | None) -> Cuts:
+    return [Cut(a, start, stop, columns=columns) for a, _ in wanted], [
+        Cut(b, start, stop, columns=columns) for _, b in wanted
+    ]
 
 
 def answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:

@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import ndtr
-from scipy.stats import binom
+from scipy.special import bdtrc, ndtr
 
 from modelkin.stats import log_total_tail
 from modelkin.stats.arrays import LN10
@@ -38,7 +37,7 @@ def detectable_by_roll_call(sizes: Sequence[int], width: float, log10_alpha: flo
 def _power(sizes: Sequence[int], width: float, correlation: float, needed: int) -> float:
     shares = [_finds_itself(n, correlation * math.sqrt(width)) for n in sizes]
     share = math.fsum(n * q for n, q in zip(sizes, shares, strict=True)) / sum(sizes)
-    return float(binom.sf(needed - 1, sum(sizes), share))
+    return float(bdtrc(needed - 1, sum(sizes), share))
 
 
 def _finds_itself(n: int, shift: float) -> float:

@@ -6,6 +6,8 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from modelkin.errors import UnreadableError
+from modelkin.questions.question import Pair
 from modelkin.records import Json
 from modelkin.vocabulary import Vocabulary
 from modelkin.vocabulary.facts import FIRST_MERGES, merges_sha256
@@ -13,6 +15,15 @@ from modelkin.vocabulary.scripts import SCRIPTS, script_class
 
 OFFSETS = 10
 SHOWN = 64  # names of special and added tokens listed at most
+
+
+def tokenizers_of(pair: Pair) -> Json | None:
+    """Of two models; None where one has no tokenizer, or one that cannot be read."""
+    try:
+        a, b = pair.a.checkpoint.vocabulary, pair.b.checkpoint.vocabulary
+    except UnreadableError:  # the question that needs them says why
+        return None
+    return tokenizer_facts(a, b) if a is not None and b is not None else None
 
 
 def tokenizer_facts(a: Vocabulary, b: Vocabulary) -> Json:

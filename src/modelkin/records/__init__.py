@@ -11,6 +11,7 @@ from modelkin.records.comparison import (
     KindShare,
     Outcome,
     Party,
+    Reads,
     Shared,
     Verdict,
 )
@@ -42,7 +43,8 @@ from modelkin.records.models import (
     Slot,
     TensorRef,
 )
-from modelkin.records.sampling import Cut, Portrait, StoredRows
+from modelkin.records.sampling import Cut, Portrait, ReadDigest, StoredRows
+from modelkin.records.survey import KnownPair, Matrix, Study, Survey, SurveyCost, SurveyModel, Table, Value
 
 __all__ = [
     "AnatomyRow",
@@ -65,21 +67,31 @@ __all__ = [
     "KeptRows",
     "Kind",
     "KindShare",
+    "KnownPair",
     "LayerCheck",
     "LayerFinding",
+    "Matrix",
     "NotEvidence",
     "Null",
     "Origin",
     "Outcome",
     "Party",
     "Portrait",
+    "ReadDigest",
+    "Reads",
     "Role",
     "SetApart",
     "Shared",
     "Significance",
     "Slot",
     "StoredRows",
+    "Study",
+    "Survey",
+    "SurveyCost",
+    "SurveyModel",
+    "Table",
     "TensorRef",
     "Unanswered",
+    "Value",
     "Verdict",
 ]

@@ -8,7 +8,7 @@ import msgspec
 
 from modelkin.records.evidence import Evidence, NotEvidence, Unanswered
 from modelkin.records.models import FileFact, Json
-from modelkin.records.sampling import Portrait, StoredRows
+from modelkin.records.sampling import Portrait, ReadDigest, StoredRows
 
 Outcome = Literal["related", "unrelated", "undecided"]
 Direction = Literal["a->b", "b->a", "neither", "unknown"]
@@ -82,12 +82,23 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeptRows(msgspec.Struct, frozen=True, kw_only=True):
-    """What the quick questions were answered from: enough to answer them again without a network."""
+    """What the quick questions were answered from: enough to answer them again without a network.
+
+    `sha256` is of all the rest, so that one altered number shows even where no answer depends on it.
+    """
 
     portrait_a: Portrait
     portrait_b: Portrait
     a: tuple[StoredRows, ...]
     b: tuple[StoredRows, ...]
+    sha256: str = ""
+
+
+class Reads(msgspec.Struct, frozen=True, kw_only=True):
+    """What the later questions were answered from, by digest: too much to keep, enough to see whether it changed."""
+
+    a: tuple[ReadDigest, ...] = ()
+    b: tuple[ReadDigest, ...] = ()
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,5 +127,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     alignment: Json | None = None
     controls: tuple[Json, ...] = ()
     not_evidence: tuple[NotEvidence, ...] = ()
+    tokenizers: Json | None = None
     rows: KeptRows | None = None
+    reads: Reads = Reads()
     cost: Cost

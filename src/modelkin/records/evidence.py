@@ -54,7 +54,7 @@ class LayerFinding(msgspec.Struct, frozen=True):
     effect: float | None = None
 
 
-IndexSet = Literal["hidden axes", "neurons", "kv groups", "experts", "files", "none"]
+IndexSet = Literal["hidden axes", "neurons", "kv groups", "experts", "files", "tensors", "none"]
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", tag="evidence"):

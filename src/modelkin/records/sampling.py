@@ -10,17 +10,19 @@ from modelkin.records.models import Slot
 
 
 class Cut(msgspec.Struct, frozen=True, order=True):
-    """Rows [start, stop) of a slot, or those listed, or all of it."""
+    """Rows [start, stop) of a slot, or those listed, or all of it; of these all columns, or [first, last) alone."""
 
     slot: Slot
     start: int | None = None
     stop: int | None = None
     rows: tuple[int, ...] = ()
+    columns: tuple[int, int] | None = None
 
     def __str__(self) -> str:
+        block = "" if self.columns is None else f", columns {self.columns[0]} to {self.columns[1]}"
         if self.rows:
-            return f"{self.slot}, {len(self.rows)} rows"
-        return str(self.slot) if self.start is None else f"{self.slot}, rows {self.start} to {self.stop}"
+            return f"{self.slot}, {len(self.rows)} rows{block}"
+        return f"{self.slot}{block}" if self.start is None else f"{self.slot}, rows {self.start} to {self.stop}{block}"
 
 
 class StoredRows(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +32,18 @@ class StoredRows(msgspec.Struct, frozen=True, kw_only=True):
     dtype: Literal["BF16", "F16", "F32"]
     shape: tuple[int, ...]
     data: bytes
+
+
+class ReadDigest(msgspec.Struct, frozen=True, kw_only=True):
+    """sha256 of the numbers of a cut as they were read: float32, little-endian, row by row.
+
+    Experts of a layer have one digest together (slot without expert, `matrices` their number): that of the digests of
+    all of them in order, as hexadecimal text.
+    """
+
+    cut: Cut
+    sha256: str
+    matrices: int = 1
 
 
 class Portrait(msgspec.Struct, frozen=True, kw_only=True):

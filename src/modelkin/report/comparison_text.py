@@ -11,24 +11,42 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from modelkin.records import Comparison, Evidence, NotEvidence, Party, Unanswered
+from modelkin.records import Comparison, Evidence, Json, NotEvidence, Party, Unanswered
 from modelkin.report.text import plain, size
 
 STYLES = {"related": "bold cyan", "unrelated": "bold green", "undecided": "bold yellow"}
 COUNTS = 1e-6  # what an adjusted p must reach; the policy's, which a test compares
-LONGEST_ID = 44
+ORDINARY = -1.0  # log10 of a p that nobody takes for a finding
+LONGEST_ID = 76
 SHOWN_RUNS = 12
-QUESTION_WIDTH = 26
+QUESTION_WIDTH = 17
+# What a question is called for readers; one that is not here shows its id.
+LABELS = {
+    "identity": "same files",
+    "copies": "same tensors",
+    "hidden-axes-by-gains": "norm gains",
+    "neurons": "MLP neurons",
+    "hidden-axes-by-embeddings": "token embeddings",
+    "layer-map": "layers",
+    "attention": "attention heads",
+    "experts": "experts",
+    "pooled-rows": "MLP rows together",
+    "every-neuron": "every MLP neuron",
+}
 P_NOTE = (
-    "p: the chance of as much between strangers. It counts at grade A, from 1e-6 down after division among the "
-    "questions."
+    "p: how often strangers show as much. It counts from 1e-6 down, after division among the questions; what does not "
+    "reach that is chance."
 )
+Pair = tuple[str, str | None]  # a layer of b, and the layer of a that it matches
+Run = list[Pair]
+NOT_EVIDENCE = "Not evidence: numbers that have been taken for proof and prove nothing"
 
 
 def comparison_page(comparison: Comparison) -> RenderableType:
     parts: list[RenderableType] = [
         _verdict(comparison),
         _parties(comparison),
+        *_tokenizers(comparison.tokenizers),
         _answers(comparison),
         *_bullets("Why", _why(comparison)),
         *_bullets("Answers that cannot count", _does_not_count(comparison)),
@@ -75,10 +93,10 @@ def _verdict(comparison: Comparison) -> RenderableType:
 def _parties(comparison: Comparison) -> RenderableType:
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column()
-    grid.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
     grid.add_column(overflow="fold")
     for label, party in (("A", comparison.a), ("B", comparison.b)):
-        grid.add_row(Text(label, style="bold"), Text(_identity(party)), Text(_shape(party), style="dim"))
+        grid.add_row(Text(label, style="bold"), Text(_identity(party)))
+        grid.add_row("", Text(_shape(party), style="dim"))
     return Padding(grid, (1, 0, 0, 0))
 
 
@@ -93,34 +111,51 @@ def _shape(party: Party) -> str:
 
 
 def _count(parameters: int) -> str:
-    for unit, name in ((10**9, "B"), (10**6, "M")):
+    for unit, name in ((10**9, "billion"), (10**6, "million")):
         if parameters >= unit:
-            return f"{parameters / unit:.1f} {name}"
-    return f"{parameters:,}"
+            return f"{parameters / unit:.1f} {name} parameters"
+    return f"{parameters:,} parameters"
+
+
+def _tokenizers(facts: Json | None) -> Iterable[RenderableType]:
+    if facts is None:
+        return
+    a, b = facts["ordinary"]
+    line = f"tokenizers: {a:,} and {b:,} ordinary tokens, {facts['shared']:,} in common, {facts['same_ids']:,} of them "
+    yield Padding(Text(line + "under the same number; that says nothing of the weights", style="dim"), (1, 0, 0, 0))
 
 
 def _answers(comparison: Comparison) -> RenderableType:
     given = [answer for answer in comparison.answers if isinstance(answer, Evidence)]
-    missing = [answer for answer in comparison.answers if isinstance(answer, Unanswered)]
-    table = _table("What was asked", ("question", "observed", "between strangers"), ("p", "grade"))
-    width = min(QUESTION_WIDTH, max((cell_len(plain(answer.question)) for answer in comparison.answers), default=0))
-    table.columns[0].min_width = width
+    table = Table(title="What was asked", title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table.padding = (0, 2, 0, 0)
+    for name, width in (("question", QUESTION_WIDTH), ("observed", None), ("between strangers", None)):
+        table.add_column(name, overflow="fold", width=width)
+    table.add_column("p", justify="right", no_wrap=True)
     for answer in given:
-        words = (answer.question, answer.observed, answer.strangers)
-        table.add_row(*(Text(plain(word)) for word in words), _shown_pvalue(answer), answer.grade or "–")
+        words = (_label(answer.question), answer.observed, answer.strangers)
+        table.add_row(*(Text(plain(word)) for word in words), _shown_pvalue(answer))
     parts: list[RenderableType] = [table] if given else [Text("What was asked", style="bold")]
-    parts.append(_unanswered(missing, width))
+    parts.append(_unanswered([answer for answer in comparison.answers if isinstance(answer, Unanswered)]))
     if any(answer.log10_pvalue is not None for answer in given):
         parts.append(Text(P_NOTE, style="dim"))
     return Padding(Group(*parts), (1, 0, 0, 0))
 
 
-def _unanswered(missing: Sequence[Unanswered], width: int) -> RenderableType:
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(overflow="fold", width=width)
-    grid.add_column(overflow="fold")
+def _label(question: str) -> str:
+    return LABELS.get(question, question)
+
+
+def _unanswered(missing: Sequence[Unanswered]) -> RenderableType:
+    """A line a reason: what cannot be asked, often cannot be asked of several things at once."""
+    reasons: dict[str, list[str]] = {}
     for answer in missing:
-        grid.add_row(Text(plain(answer.question)), Text(f"not asked: {plain(answer.unanswered)}", style="dim"))
+        reasons.setdefault(answer.unanswered, []).append(_label(answer.question))
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(overflow="fold", width=QUESTION_WIDTH)
+    grid.add_column(overflow="fold")
+    for reason, names in reasons.items():
+        grid.add_row(Text(plain(", ".join(names))), Text(f"not asked: {plain(reason)}", style="dim"))
     return grid
 
 
@@ -128,7 +163,7 @@ def _shown_pvalue(answer: Evidence) -> str:
     """A p that convicts, or one that anybody would take for chance. What lies between reads as a suspicion."""
     if answer.log10_pvalue is None:
         return "–"
-    if answer.log10_pvalue > -2:
+    if answer.log10_pvalue > ORDINARY:
         return pvalue_text(answer.log10_pvalue)
     if _fails(answer) or answer.grade is None:
         return "–"
@@ -150,26 +185,32 @@ def _does_not_count(comparison: Comparison) -> list[str]:
     told = "\n".join(_why(comparison))
     given = [answer for answer in comparison.answers if isinstance(answer, Evidence)]
     failed = [(answer.question, text) for answer in given for text in _fails(answer) if text not in told]
-    return [f"{question}: this does not hold: {text}" for question, text in failed]
+    return [f"{_label(question)}: this does not hold: {text}" for question, text in failed]
 
 
 def _layer_map(comparison: Comparison) -> Iterable[RenderableType]:
     pairs = comparison.verdict.layer_map
-    if comparison.a.layers == comparison.b.layers and all(a == b for b, a in pairs):
+    if not pairs or (comparison.a.layers == comparison.b.layers and all(a == b for b, a in pairs)):
         return ()
-    lines = [_run_text(run) for run in _runs(pairs)]
+    lines = [_run_text(run) for run in _runs(pairs)] + _left_over(pairs, comparison.a.layers)
     rest = len(lines) - SHOWN_RUNS
-    return _bullets("Layers of B, and where they stand in A", [*lines[:SHOWN_RUNS], *_more(rest)])
+    return _bullets("How the layers match", [*lines[:SHOWN_RUNS], *_more(rest)])
+
+
+def _left_over(pairs: Sequence[Pair], layers: int | None) -> list[str]:
+    """Layers of a that no layer of b matches, where they are numbered from 0."""
+    met = {a for _, a in pairs if a is not None}
+    missing: list[Pair] = [(str(i), None) for i in range(layers or 0) if str(i) not in met]
+    if not all(name.isdecimal() for name in met):
+        return []
+    return [f"{_layers(run[0][0], run[-1][0])} of A match{_ending(run)} none of B" for run in _runs(missing)]
 
 
 def _more(rest: int) -> list[str]:
     return [f"… and {rest} more (--json has all)"] if rest > 0 else []
 
 
-Run = list[tuple[str, str | None]]
-
-
-def _runs(pairs: Sequence[tuple[str, str | None]]) -> list[Run]:
+def _runs(pairs: Sequence[Pair]) -> list[Run]:
     """Stretches in which both numbers rise by one, or all are without partner."""
     runs: list[Run] = []
     for pair in pairs:
@@ -180,7 +221,7 @@ def _runs(pairs: Sequence[tuple[str, str | None]]) -> list[Run]:
     return runs
 
 
-def _follows(before: tuple[str, str | None], after: tuple[str, str | None]) -> bool:
+def _follows(before: Pair, after: Pair) -> bool:
     if before[1] is None or after[1] is None:
         return before[1] is after[1] and _is_next(before[0], after[0])
     return _is_next(before[0], after[0]) and _is_next(before[1], after[1])
@@ -193,36 +234,32 @@ def _is_next(before: str, after: str) -> bool:
 
 def _run_text(run: Run) -> str:
     (first_b, first_a), (last_b, last_a) = run[0], run[-1]
-    target = "none" if first_a is None or last_a is None else _span(first_a, last_a)
-    return f"{_span(first_b, last_b)} ← {target}"
+    target = "none" if first_a is None or last_a is None else _layers(first_a, last_a)
+    return f"{_layers(first_b, last_b)} of B match{_ending(run)} {target} of A"
 
 
-def _span(first: str, last: str) -> str:
-    return first if first == last else f"{first}–{last.rpartition('.')[2]}"
+def _ending(run: Run) -> str:
+    return "es" if len(run) == 1 else ""
+
+
+def _layers(first: str, last: str) -> str:
+    return f"layer {first}" if first == last else f"layers {first}–{last.rpartition('.')[2]}"
 
 
 def _not_evidence(items: Sequence[NotEvidence]) -> Iterable[RenderableType]:
     if not items:
         return
-    table = _table("Not evidence", ("measure", "why it does not count"), ("value", "means alone"))
+    grid = Table.grid(padding=(0, 1, 0, 0))
     for item in items:
         expected = item.expected_from_means_alone
-        numbers = (_value(item.value), "–" if expected is None else _value(expected))
-        table.add_row(Text(plain(item.measure)), Text(plain(item.why), style="dim"), *numbers)
-    yield Padding(table, (1, 0, 0, 0))
+        beside = "" if expected is None else f"; expected of strangers: {_value(expected)}"
+        grid.add_row(" ·", Text(f"{plain(item.measure)}: {_value(item.value)}{beside}", overflow="fold"))
+        grid.add_row("", Text(plain(item.why), style="dim", overflow="fold"))
+    yield Padding(Group(Text(NOT_EVIDENCE, style="bold"), grid), (1, 0, 0, 0))
 
 
-def _value(value: float | str) -> Text:
-    return Text(shortened(value, 18) if isinstance(value, str) else f"{value:.4g}")
-
-
-def _table(title: str, words: Sequence[str], numbers: Sequence[str]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in words:
-        table.add_column(name, overflow="fold", max_width=QUESTION_WIDTH if name == words[0] else None)
-    for name in numbers:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
+def _value(value: float | str) -> str:
+    return shortened(value, 18) if isinstance(value, str) else f"{value:.4f}"
 
 
 def _bullets(title: str, lines: Sequence[str]) -> Iterable[RenderableType]:

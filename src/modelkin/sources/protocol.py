@@ -12,6 +12,9 @@ from modelkin.records import Exchange, Extent, FileFact
 Progress = Callable[[str, int, int], None]
 """Called with (what, done, total) while long work goes on."""
 
+NOTE = "note: "
+"""A progress text that starts like this is to be read, not to be overwritten by the next."""
+
 
 TENSOR_KINDS = frozenset({"tensor", "stream"})
 """Reads of weights. `stream` is a pass over whole tensors, which no cache should try to hold."""

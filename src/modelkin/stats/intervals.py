@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import ndtri
-from scipy.stats import beta
+from scipy.special import betaincinv, ndtri
 
 from modelkin.stats.arrays import Floats
 
@@ -49,7 +48,7 @@ def clopper_pearson(successes: int, n: int, confidence: float = 0.95) -> Interva
     """The exact two-sided interval for a binomial share. [Clopper and Pearson 1934]"""
     _check(successes, n, confidence)
     tail = (1 - confidence) / 2
-    low = float(beta.ppf(tail, successes, n - successes + 1)) if successes else 0.0
+    low = float(betaincinv(successes, n - successes + 1, tail)) if successes else 0.0
     return Interval(low, _upper(successes, n, 1 - tail))
 
 
@@ -117,7 +116,7 @@ def _chernoff(rate: float, n: int, confidence: float) -> float:
 
 
 def _upper(successes: float, n: float, confidence: float) -> float:
-    return float(beta.ppf(confidence, successes + 1, n - successes)) if successes < n else 1.0
+    return float(betaincinv(successes + 1, n - successes, confidence)) if successes < n else 1.0
 
 
 def _check(successes: int, n: int, confidence: float) -> None:

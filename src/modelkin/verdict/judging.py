@@ -11,8 +11,10 @@ from modelkin.verdict.depth import depth_kind, layer_map
 from modelkin.verdict.policy import (
     ALPHA,
     EMBEDDINGS,
+    EVERY_NEURON,
     FLOORS,
     GAINS,
+    IDENTITY,
     LARGEST_DETECTABLE,
     SETS_NEEDED,
     Tally,
@@ -32,7 +34,7 @@ def judge(answers: Sequence[Answer], *, identical: bool = False, depths: Depths 
     so itself. `depths`: layers of a and of b.
     """
     found = tally(answers)
-    if identical or (found.byte_equal is not None and found.byte_equal.statistic == found.byte_equal.n):
+    if identical or _is_identical(found):
         return _related(found, words.IDENTICAL, ("identical",))
     if found.tainted and len(found.sets) < SETS_NEEDED and found.byte_equal is None:
         return _undecided(words.TAINTED, words.tainted_reasons(found.tainted))
@@ -43,14 +45,24 @@ def judge(answers: Sequence[Answer], *, identical: bool = False, depths: Depths 
     return _nothing_found(found)
 
 
+def _is_identical(found: Tally) -> bool:
+    """All files are the same; or all tensors, in their places, under whatever names."""
+    same = found.byte_equal
+    return same is not None and (same.statistic == same.n if same.question == IDENTITY else same.effect == 1)
+
+
 def _beyond_chance(found: Tally, depth: Kind | None) -> Verdict:
     more: tuple[Kind, ...] = (depth,) if depth else ()
     if depth is None and _is_shared_init(found):
         return _related(found, words.SHARED_INIT, ("shared-init",))
+    if found.byte_equal is not None and len(found.sets) < SETS_NEEDED:
+        return _related(found, words.byte_equal(found), ("component-reuse", *more))
     if found.sets == ("hidden axes",):
         return _related(found, words.hidden_axes_alone(found), ("component-reuse", *more))
     if len(found.sets) < SETS_NEEDED:
-        return _related(found, words.one_set(found), ("component-reuse", *more))
+        faint = found.sets == ("neurons",) and not any(meets_floor(answer) for answer in found.rejecting)
+        sentence = words.small_part(found, _places(found)) if faint else words.one_set(found)
+        return _related(found, sentence, ("component-reuse", *more))
     if found.is_quiet(GAINS) and (few := _few_layers(found)):
         return _related(found, words.small_part(found, few), ("component-reuse", *more))
     if any(meets_floor(answer) for answer in found.rejecting):
@@ -64,12 +76,16 @@ def _beyond_chance(found: Tally, depth: Kind | None) -> Verdict:
 def _is_shared_init(found: Tally) -> bool:
     """Rows agree wherever they were compared, and what starts at one or zero does not.
 
-    Embeddings alone, or some layers alone, are a part that was reused, not an initialisation.
+    Embeddings alone, some layers alone, or a few neurons of each are a part that was reused, not an initialisation.
+    Nor does training apart leave most numbers as they were.
     """
+    if found.byte_equal is not None and found.byte_equal.statistic > found.byte_equal.n / 2:
+        return False
     neurons = [answer for answer in found.rejecting if answer.index_set == "neurons"]
     layers = [finding for answer in neurons for finding in answer.per_layer if finding.log10_pvalue is not None]
     everywhere = all((finding.log10_pvalue or 0.0) <= math.log10(0.05) for finding in layers)
-    return found.is_quiet(GAINS) and bool(neurons) and everywhere and not found.is_quiet(EMBEDDINGS)
+    enough = any(meets_floor(answer) for answer in neurons)
+    return found.is_quiet(GAINS) and enough and everywhere and not found.is_quiet(EMBEDDINGS)
 
 
 def _places(found: Tally) -> tuple[str, ...]:
@@ -95,7 +111,8 @@ def _nothing_found(found: Tally) -> Verdict:
     seen = found.detectable is not None and found.detectable <= LARGEST_DETECTABLE
     if len(found.quiet_sets) < SETS_NEEDED or not seen:
         return _undecided(words.TOO_LITTLE, reasons)
-    limits = (*words.NOT_LOOKED_FOR, *words.LIMITS[1:])
+    few = () if found.is_quiet(EVERY_NEURON) else (words.FEW_NEURONS,)
+    limits = (*words.NOT_LOOKED_FOR, *few, *words.LIMITS[1:])
     return Verdict(
         outcome="unrelated",
         grade=None,
@@ -132,5 +149,5 @@ def _undecided(sentence: str, reasons: tuple[str, ...]) -> Verdict:
         log10_pvalue=None,
         sentence=sentence,
         reasons=reasons,
-        limits=(*words.NOT_LOOKED_FOR, *words.LIMITS),
+        limits=(*words.NOT_LOOKED_FOR, words.FEW_NEURONS, *words.LIMITS),
     )

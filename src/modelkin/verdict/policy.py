@@ -11,17 +11,22 @@ import msgspec
 from modelkin.records import Answer, Evidence, Unanswered
 from modelkin.stats.multiplicity import Budget
 
-POLICY = "2026-11"
+POLICY = "2026-11b"
 ALPHA = 1e-6
 GAINS = "hidden-axes-by-gains"
 EMBEDDINGS = "hidden-axes-by-embeddings"
 LAYER_MAP = "layer-map"
 IDENTITY = "identity"
+COPIES = "copies"
+EVERY_NEURON = "every-neuron"
+
+EQUAL_BYTES = (IDENTITY, COPIES)  # answers without a p-value: there is no chance in them
 
 # Each question's share of ALPHA. A question that is not here informs and cannot convict.
 WEIGHTS: Mapping[str, float] = {
     GAINS: 0.20,
-    "neurons": 0.40,
+    "neurons": 0.30,
+    EVERY_NEURON: 0.10,
     EMBEDDINGS: 0.10,
     LAYER_MAP: 0.10,
     "attention": 0.10,
@@ -35,6 +40,7 @@ BUDGET = Budget(ALPHA, WEIGHTS)
 CORRELATION_FLOOR, SHARE_FLOOR = 0.02, 0.05
 FLOORS: Mapping[str, float] = {
     "neurons": CORRELATION_FLOOR,
+    EVERY_NEURON: CORRELATION_FLOOR,
     "pooled-rows": CORRELATION_FLOOR,
     EMBEDDINGS: SHARE_FLOOR,
     LAYER_MAP: CORRELATION_FLOOR,
@@ -87,7 +93,7 @@ def tally(answers: Sequence[Answer]) -> Tally:
         rejecting=tuple(a for a in weighed if is_sound(a) and _is_beyond_chance(a)),
         tainted=tuple(a for a in weighed if _has_failed(a) and _is_beyond_chance(a)),
         quiet=tuple(a for a in weighed if is_sound(a) and not _is_beyond_chance(a) and _could_reject(a)),
-        byte_equal=next((a for a in given if a.question == IDENTITY and is_sound(a) and a.statistic > 0), None),
+        byte_equal=next((a for a in given if a.question in EQUAL_BYTES and is_sound(a) and a.statistic > 0), None),
         constant_gains=any(_says_constant(answer) for answer in answers),
         answered=len(given),
     )

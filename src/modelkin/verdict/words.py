@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from modelkin.records import Evidence
-from modelkin.verdict.policy import EMBEDDINGS, GAINS, LAYER_MAP, Tally
+from modelkin.verdict.policy import EMBEDDINGS, EVERY_NEURON, GAINS, LAYER_MAP, Tally
 
 NAMES = {
     GAINS: "norm gains",
     "neurons": "MLP neurons",
+    EVERY_NEURON: "every MLP neuron",
     EMBEDDINGS: "token embeddings",
     LAYER_MAP: "MLP neurons, layer by layer",
     "attention": "attention heads",
     "experts": "experts",
     "pooled-rows": "MLP rows taken together",
     "identity": "files",
+    "copies": "tensors",
 }
 SETS = {
     "hidden axes": "hidden axes",
@@ -64,8 +66,8 @@ LIMITS = (
 NOT_LOOKED_FOR = (
     "Weights that were deliberately rearranged to hide their origin were not looked for.",
     "A model trained only on the answers of another inherits no weights, and would not be noticed.",
-    "A few neurons taken from another model could lie outside the rows that were read.",
 )
+FEW_NEURONS = "A few neurons taken from another model could lie outside the rows that were read."
 SIMILAR_KIND = "Layers left out of one model and new layers added to the other look alike from here."
 
 
@@ -87,13 +89,13 @@ def one_set(found: Tally) -> str:
 
 def small_part(found: Tally, places: Sequence[str]) -> str:
     names = joined([SETS.get(name, name) for name in found.sets])
-    where = f" ({_layers(places)})"
+    where = f" ({_layers(places)})" if places else ""
     return f"The two models are related in part: they share a part of their {names}{where}, and the rest is not."
 
 
 def byte_equal(found: Tally) -> str:
-    what = "The two models are related in part: some of their tensors are byte for byte the same"
-    return f"{what}; {_rest(found)}."
+    what = "some of their tensors are the same number for number, taken from one another or both from a third"
+    return f"The two models are related in part: {what}; {_rest(found)}."
 
 
 def found_reasons(answers: Sequence[Evidence]) -> tuple[str, ...]:

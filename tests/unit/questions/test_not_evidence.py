@@ -10,7 +10,7 @@ from builders import CONFIG, Tensors, llama_files, llama_tensors
 from modelkin.architectures import identify
 from modelkin.checkpoint import open_checkpoint
 from modelkin.questions.not_evidence import not_evidence
-from modelkin.records import Cut, NotEvidence
+from modelkin.records import Cut, NotEvidence, Role
 from modelkin.sampling.readings import Readings, portrait, read
 from modelkin.sources.memory import MemorySource
 
@@ -64,3 +64,35 @@ def test_what_has_no_value_is_left_out(value: float) -> None:
 def test_nothing_read() -> None:
     side = gains_of(llama_tensors(0))
     assert not_evidence(side, Readings(side.portrait, {}), {}, CONFIG) == ()
+
+
+def rows_of(seed: int) -> Readings:
+    anatomy = identify(open_checkpoint(MemorySource(llama_files(seed))))
+    cuts = [Cut(slot, 8, 24) for slot in anatomy.slots if slot.role in (Role.GATE, Role.UP)]
+    return Readings(portrait(anatomy), read(anatomy, cuts))
+
+
+def test_spectra_of_strangers_coincide_and_stand_beside_those_of_other_depths() -> None:
+    strangers = named(not_evidence(rows_of(0), rows_of(1), {}, {}), "cosine of singular values")
+    assert "6 blocks" in strangers.measure
+    assert isinstance(strangers.value, float)
+    assert strangers.value > 0.98
+    assert strangers.expected_from_means_alone == pytest.approx(strangers.value, abs=0.01)
+    same = named(not_evidence(rows_of(0), rows_of(0), {}, {}), "cosine of singular values")
+    assert same.value == pytest.approx(1, abs=1e-9)
+
+
+def test_spectra_against_the_singular_values_themselves() -> None:
+    a, b = rows_of(0), rows_of(1)
+    cosines = []
+    for cut, rows in a.arrays.items():
+        left, right = (np.linalg.svd(side.astype(np.float64), compute_uv=False) for side in (rows, b[cut]))
+        cosines.append(left @ right / np.linalg.norm(left) / np.linalg.norm(right))
+    assert named(not_evidence(a, b, {}, {}), "cosine of sing").value == pytest.approx(np.mean(cosines), abs=1e-9)
+
+
+def test_spectra_of_what_is_not_finite_are_left_out() -> None:
+    a, b = rows_of(0), rows_of(1)
+    broken = Readings(b.portrait, {cut: np.full_like(rows, np.nan) for cut, rows in b.arrays.items()})
+    zero = Readings(b.portrait, {cut: np.zeros_like(rows) for cut, rows in b.arrays.items()})
+    assert not_evidence(a, broken, {}, {}) == not_evidence(a, zero, {}, {}) == ()

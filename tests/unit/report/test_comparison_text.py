@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import io
 
+import msgspec
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from modelkin.questions import QUESTIONS
 from modelkin.records import (
     Answer,
     Assumption,
@@ -18,9 +20,9 @@ from modelkin.records import (
     Party,
     Unanswered,
 )
-from modelkin.report.comparison_text import COUNTS, comparison_page, pvalue_text, shortened
+from modelkin.report.comparison_text import COUNTS, LABELS, QUESTION_WIDTH, comparison_page, pvalue_text, shortened
 from modelkin.report.text import render
-from modelkin.verdict import ALPHA, adjusted, judge
+from modelkin.verdict import ALPHA, WEIGHTS, adjusted, judge
 
 
 def party(name: str, layers: int = 24) -> Party:
@@ -106,7 +108,7 @@ def test_every_outcome_fits_80_columns_and_shows_every_answer(name: str) -> None
     page = render(comparison_page(case), width=80)
     assert max(map(cell_len, page.splitlines())) <= 80
     for answer in case.answers:
-        assert answer.question in page
+        assert LABELS[answer.question] in page
     assert "not asked: neither model has experts" in page
     for sentence in (case.verdict.sentence, *case.verdict.limits):
         assert squeezed(sentence) in squeezed(page)
@@ -151,9 +153,45 @@ def test_unrelated_says_what_would_have_been_noticed() -> None:
 
 def test_what_is_not_evidence_stands_beside_what_means_alone_predict() -> None:
     page = render(comparison_page(comparison(CASES["unrelated"])), width=80)
-    line = next(line for line in page.splitlines() if "0.9931" in line)
-    assert "0.993" in line.split("0.9931")[1]
-    assert squeezed(COSINE.why)[:12] in squeezed(page)
+    assert "cosine of norm gains: 0.9931; expected of strangers: 0.9930" in page
+    assert "tokenizer overlap: 31,988 of 32,000\n" in page
+    assert squeezed(COSINE.why) in squeezed(page)
+
+
+def test_every_question_has_a_short_label() -> None:
+    assert LABELS.keys() >= {question.id for question in QUESTIONS} | WEIGHTS.keys()
+    assert max(map(len, LABELS.values())) <= QUESTION_WIDTH
+
+
+def test_a_question_without_a_label_shows_its_id() -> None:
+    page = render(comparison_page(comparison([evidence("later", "neurons", -0.2)])), width=80)
+    assert "later" in page
+
+
+def test_one_reason_is_told_once() -> None:
+    reason = "the models have different widths"
+    missing: list[Answer] = [evidence(*GAINS, -0.2), *(Unanswered(name, reason) for name in ("neurons", "attention"))]
+    page = render(comparison_page(comparison(missing)), width=80)
+    assert page.count(reason) == 1
+    assert squeezed("MLP neurons, attention heads") in squeezed(page).replace(
+        "notasked:themodelshavedifferentwidths", ""
+    )
+
+
+@pytest.mark.parametrize(("log10", "shown"), [(-0.3, "0.50"), (-1.2, "chance"), (-3.0, "chance"), (-5.9, "chance")])
+def test_a_p_that_does_not_count_is_ordinary_or_chance(log10: float, shown: str) -> None:
+    page = render(comparison_page(comparison([evidence(*GAINS, log10, **FEW), evidence(*NEURONS, -0.1, **FEW)])), 80)
+    row = next(line for line in page.splitlines() if line.startswith("norm gains"))
+    assert row.split()[-1] == shown
+
+
+def test_tokenizers_in_a_line() -> None:
+    facts = {"ordinary": [32_000, 40_000], "shared": 31_000, "same_ids": 12}
+    case = msgspec.structs.replace(comparison(CASES["unrelated"]), tokenizers=facts)
+    page = " ".join(render(comparison_page(case), width=80).split())
+    line = "32,000 and 40,000 ordinary tokens, 31,000 in common, 12 of them under the same number"
+    assert f"{line}; that says nothing of the weights" in page
+    assert "tokenizers:" not in render(comparison_page(comparison(CASES["unrelated"])), width=80)
 
 
 def test_the_layer_map_is_told_in_runs_when_depth_differs() -> None:
@@ -161,10 +199,20 @@ def test_the_layer_map_is_told_in_runs_when_depth_differs() -> None:
     found = tuple(LayerFinding(str(a), str(b), 16.0, 16, -13.0) for b, a in pairs)
     answers: list[Answer] = [evidence(*GAINS, -40.0), evidence("layer-map", "neurons", -40.0, per_layer=found)]
     page = render(comparison_page(comparison(answers, deep=32)), width=80)
-    assert "0–15 ← 0–15" in page
-    assert "16–31 ← 8–23" in page
+    assert "layers 0–15 of B match layers 0–15 of A" in page
+    assert "layers 16–31 of B match layers 8–23 of A" in page
     assert "depth-upscale" in page
-    assert "←" not in render(comparison_page(comparison(CASES["related"])), width=80)
+    assert "How the layers match" not in render(comparison_page(comparison(CASES["related"])), width=80)
+
+
+def test_layers_without_a_match_are_told_of_both_models() -> None:
+    pairs = [*((str(i), str(i)) for i in range(4)), ("4", ""), *((str(i), str(i + 3)) for i in range(5, 20))]
+    found = tuple(LayerFinding(a, b, 16.0, 16, -13.0) for b, a in pairs)
+    answers: list[Answer] = [evidence(*GAINS, -40.0), evidence("layer-map", "neurons", -40.0, per_layer=found)]
+    page = render(comparison_page(comparison(answers, deep=20)), width=80)
+    assert "layer 4 of B matches none of A" in page
+    assert "layers 4–7 of A match none of B" in page
+    assert "layer 23 of A matches none of B" in page
 
 
 @pytest.mark.parametrize(
@@ -175,7 +223,7 @@ def test_names_stay_text_and_never_break_the_page(name: str) -> None:
     page = render(comparison_page(case), width=80)
     assert max(map(cell_len, page.splitlines())) <= 80
     assert "\x1b" not in page
-    assert page.count("7.2 B, 24 layers, 4,096 wide") == 2
+    assert page.count("7.2 billion parameters, 24 layers, 4,096 wide") == 2
     if len(name) < 15 and name.isprintable():
         assert name in page
         assert name in coloured(case)

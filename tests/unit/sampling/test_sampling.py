@@ -71,7 +71,7 @@ def test_rows_are_kept_in_the_smallest_dtype_that_holds_them() -> None:
     rng = np.random.default_rng(0)
     exact = rng.normal(size=(4, 8)).astype(ml_dtypes.bfloat16).astype(np.float32)
     half = np.array([1.0, 1.0009765625], np.float32)  # one step of float16 above 1, between two of bfloat16
-    single = rng.normal(size=3).astype(np.float32)
+    single = rng.normal(size=(2, 3)).astype(np.float32)
     arrays = {
         Cut(Slot(Role.UP, 3), 16, 20): exact,
         Cut(Slot(Role.FINAL_NORM)): half,

@@ -9,6 +9,7 @@ import pytest
 
 from modelkin.errors import NothingComparable
 from modelkin.stats import hidden_autocorrelation, importance_order
+from modelkin.stats.arrays import average_ranks
 
 
 def test_the_autocorrelation_of_a_ramp_and_of_a_see_saw() -> None:
@@ -92,3 +93,18 @@ def test_what_is_not_finite_is_refused() -> None:
         hidden_autocorrelation([[1.0, np.nan, 2.0]], np.random.default_rng(0))
     with pytest.raises(NothingComparable, match="not finite"):
         importance_order([np.full((3, 3), np.inf)], np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("values", [[[3, 1, 2, 2, 1, 2]], [[1.0]], [[5, 5, 5], [1, 3, 2]], np.zeros((2, 0))])
+def test_ranks_against_scipy(values: list[list[float]]) -> None:
+    from scipy.stats import rankdata
+
+    rows = np.array(values, dtype=np.float64)
+    np.testing.assert_array_equal(average_ranks(rows), rankdata(rows, axis=1))
+
+
+def test_ranks_of_rounded_numbers_against_scipy() -> None:
+    from scipy.stats import rankdata
+
+    rows = np.round(np.random.default_rng(11).normal(size=(5, 300)), 1)
+    np.testing.assert_array_equal(average_ranks(rows), rankdata(rows, axis=1))

@@ -1,0 +1,180 @@
+"""The commands about many models, `survey` and `study`: arguments to one call, and a view."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from modelkin.errors import UsageError
+from modelkin.options import output_options, read_options, reading_options, written
+
+SEED = click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Chooses what is drawn.")
+FIGURES = click.option("--no-figures", is_flag=True, help="Leave the pictures out of --out.")
+
+
+@click.command()
+@click.argument("models", nargs=-1)
+@click.option("--roles", help="Such as input_norm,post_norm,k,v,router,embedding; by default the gains of every layer.")
+@click.option("--layers", help="Where models are set beside each other, as 10,20,30, or all; by default three depths.")
+@click.option("--group", "groups", multiple=True, metavar="NAME=M1,M2", help="Models that belong together.")
+@click.option("--known", multiple=True, metavar="derived:M1,M2", help="Or independent:M1,M2: shown beside the numbers.")
+@click.option("--mixed", metavar="M1:10,M2:20", help="A layer of its own for each model, for the mixed matrix.")
+@click.option("--check-reference", is_flag=True, help="Hold the survey against published numbers.")
+@SEED
+@FIGURES
+@output_options
+@reading_options
+def survey(
+    models: tuple[str, ...],
+    check_reference: bool,
+    no_figures: bool,
+    json_to: str | None,
+    out: Path | None,
+    **given: Any,
+) -> None:
+    """Set MODELS side by side: every metric, every layer, with what strangers would show. Each is read once.
+
+    A survey describes; whether two models are related is what compare answers. Models that --check-reference is about
+    are read where none is named.
+    """
+    from modelkin.console import progress_bar
+    from modelkin.survey import survey as surveyed
+
+    if check_reference and not models:
+        from modelkin.reference.published import REPOSITORIES
+
+        models = tuple(REPOSITORIES.values())
+    with progress_bar() as progress:
+        record = surveyed(models, _survey_options(given), progress)
+    if check_reference:
+        record = _checked(record)
+    _show_survey(record, json_to, out, figures=not no_figures)
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.argument("models", nargs=-1)
+@click.option("--small", is_flag=True, help="The quick form, where there is one.")
+@SEED
+@FIGURES
+@output_options
+@reading_options
+def study(
+    name: str | None,
+    models: tuple[str, ...],
+    small: bool,
+    seed: int,
+    no_figures: bool,
+    json_to: str | None,
+    out: Path | None,
+    **how: Any,
+) -> None:
+    """A small experiment, NAME, that teaches one thing; without a name, the list of them. Some look at MODELS."""
+    from modelkin.studies import STUDIES
+
+    if name is None:
+        for experiment in STUDIES.values():
+            click.echo(f"{experiment.name:12} {experiment.summary}")
+        return
+    if name not in STUDIES:
+        raise UsageError(f"there is no study {name!r}", hint=f"one of {', '.join(STUDIES)}")
+    record = STUDIES[name].run(models, small=small, seed=seed, reading=read_options(how))
+    _show_study(record, json_to, out, figures=not no_figures)
+
+
+def _survey_options(given: dict[str, Any]) -> Any:
+    from modelkin.records import KnownPair
+    from modelkin.survey import SurveyOptions
+
+    return SurveyOptions(
+        roles=_list(given["roles"]),
+        layers=_list(given["layers"]),
+        groups=tuple(
+            (name, _list(members)) for name, members in (_split(it, "=", "--group") for it in given["groups"])
+        ),
+        known=tuple(KnownPair(*_two(members), _relation(kind)) for kind, members in _known(given["known"])),
+        mixed=tuple(_split(part, ":", "--mixed", last=True) for part in _list(given["mixed"])),
+        seed=given["seed"],
+        reading=read_options(given),
+    )
+
+
+def _list(text: str | None) -> tuple[str, ...]:
+    return tuple(part.strip() for part in (text or "").split(",") if part.strip())
+
+
+def _split(text: str, sign: str, option: str, *, last: bool = False) -> tuple[str, str]:
+    left, found, right = text.rpartition(sign) if last else text.partition(sign)
+    if not (left and found and right):
+        raise UsageError(f"expected something{sign}something, found {text!r}", where=option)
+    return left, right
+
+
+def _known(texts: tuple[str, ...]) -> list[tuple[str, str]]:
+    return [_split(text, ":", "--known") for text in texts]
+
+
+def _two(members: str) -> tuple[str, str]:
+    names = _list(members)
+    if len(names) != 2:
+        raise UsageError(f"expected two models, found {members!r}", where="--known")
+    return names[0], names[1]
+
+
+def _relation(kind: str) -> Any:
+    if kind not in ("derived", "independent"):
+        raise UsageError(f"expected derived or independent, found {kind!r}", where="--known")
+    return kind
+
+
+def _checked(record: Any) -> Any:
+    """The survey with one table more."""
+    import msgspec
+
+    from modelkin.reference import check
+
+    return msgspec.structs.replace(record, tables=(*record.tables, check(record)))
+
+
+def _show_survey(record: Any, json_to: str | None, out: Path | None, *, figures: bool) -> None:
+    from modelkin.console import show, write
+    from modelkin.report.files import to_json
+    from modelkin.report.survey_files import write_survey
+    from modelkin.report.survey_text import survey_page
+    from modelkin.report.text import render
+
+    page = survey_page(record, str(out) if out else None)
+    if json_to:
+        write(json_to, to_json(record))
+    if json_to != "-":
+        show(page, render(page))
+    if out:
+        written(out, lambda: write_survey(record, render(page), out))
+        if figures:
+            written(out, lambda: _figures(record, out / "figures"))
+
+
+def _figures(record: Any, folder: Path) -> list[Path]:
+    from modelkin.console import progress_bar
+    from modelkin.report.figures import draw_all
+
+    with progress_bar() as progress:
+        draw_all(record, folder, lambda done, total: progress("drawing", done, total))
+    return [folder]
+
+
+def _show_study(record: Any, json_to: str | None, out: Path | None, *, figures: bool) -> None:
+    from modelkin.console import write
+    from modelkin.report.files import to_json
+    from modelkin.report.study_files import write_study
+    from modelkin.report.study_text import study_page
+
+    page = study_page(record)
+    if json_to:
+        write(json_to, to_json(record))
+    if json_to != "-":
+        click.echo(page, nl=not page.endswith("\n"))
+    if out:
+        written(out, lambda: write_study(record, page, out, figures=figures))

@@ -1,0 +1,272 @@
+"""Do neurons know each other anywhere, if all of them are called? Finds one layer or a few neurons that were taken.
+
+Every row of gate and up of two layers is read (of every expert, and of shared experts), in groups of at most
+GROUP_NUMBERS numbers, so that of each model two groups of rows lie in memory, 64 MB each, whatever the size of the
+model; only matrices stored by columns are held whole. Rows are called in blocks of at most BLOCK consecutive neurons.
+If the neurons of a layer may stand in any order, then, given which of them stand in which block, the orders of the
+blocks are independent and uniform: so the fixed points of all blocks of a layer, and of all layers, follow the exact
+law of a sum. Gate and up are renumbered together, and experts copied from one MLP have one common order, so these
+never add up: the best counts, times their number.
+
+Which layers are called together must not depend on the rows that are counted. Layers that face each other do so before
+a row is read: all of their neurons count, and counts of all facing pairs may be summed, or the best pair taken. Where
+the layer map found another partner, it chose it by looking at some rows: these are left out, and the rest is still in
+uniform order, for what was looked at says nothing of the order of what was not. As one layer may then stand beside
+several, such pairs are never summed; the best counts, times the layers of b. Three ways of looking: p times three.
+Where both models hold layers twice, a find may come twice too, and no layers are summed at all.
+
+Neurons moved to another index, or to a layer that the layer map does not know of, are not looked for here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from modelkin.architectures import Anatomy
+from modelkin.questions.experts import repeated
+from modelkin.questions.gains import ALARM
+from modelkin.questions.neuron_stream import BLOCK, Calls, LayerCalls, Matrices, Names, Side, Span, Task, called_neurons
+from modelkin.questions.question import CannotAsk, Pair, weighed
+from modelkin.records import Assumption, Evidence, LayerFinding, Role, Significance, Slot
+from modelkin.sampling.facing import facing
+from modelkin.stats import better_of, importance_order, total_fixed_points
+
+ID = "every-neuron"
+FEWEST_NEURONS = 8
+WAYS = 3  # of looking: all facing layers together, the best of them, the best that the layer map chose
+DOUBTED = -3.0  # log10 of the p from which it is worth asking whether layers are copies of each other
+LOCATED = -6.0  # log10 p of a layer alone, paid for all layers, from which it is named
+MOST_NAMED = 4
+MOST_CHECKED = 12  # layers
+
+
+def tasks(pair: Pair, layer_map: Mapping[str, str], looked_at: Span | None) -> list[Task]:
+    """Facing layers, and those that the layer map (layer of b: layer of a) chose by the rows `looked_at`."""
+    if pair.a.facts.hidden is None or pair.a.facts.hidden != pair.b.facts.hidden:
+        raise CannotAsk("rows of neurons cannot be compared between models of different width")
+    beside = facing(pair.a.layers, pair.b.layers)
+    moved = [(a, b) for b, a in layer_map.items() if (a, b) not in beside]
+    sides = _neurons_of(pair.a), _neurons_of(pair.b)
+    found = [Task(names, False, _matrices(pair, names, *sides)) for names in beside]
+    found += [Task(names, True, _matrices(pair, names, *sides, looked_at), looked_at) for names in moved]
+    found = [task for task in found if task.matrices]
+    if not any(not task.chosen for task in found):
+        raise CannotAsk("the models share no gate or up projection in facing layers")
+    return found
+
+
+def bytes_of(pair: Pair, task: Task) -> tuple[int, int]:
+    """What calling two layers reads of the weights of a and of b; a matrix that is called twice is held."""
+    mine = dict.fromkeys((matrices.a, matrices.rows) for matrices in task.matrices)
+    theirs = dict.fromkeys((matrices.b, matrices.rows) for matrices in task.matrices)
+    return (
+        pair.a.bytes_of([(slot, slice(0, rows)) for slot, rows in mine]),
+        pair.b.bytes_of([(slot, slice(0, rows)) for slot, rows in theirs]),
+    )
+
+
+# Which sets of neurons stand beside each other.
+
+Sets = dict[str, dict[int | None, dict[Role, Slot]]]  # by layer, then by expert (None: dense; -1: shared)
+SHARED = -1
+PARTS = {Role.GATE: "gate", Role.UP: "up", Role.SHARED_GATE: "gate", Role.SHARED_UP: "up"}
+
+
+def _neurons_of(anatomy: Anatomy) -> Sets:
+    found: Sets = {}
+    for slot in anatomy.slots:
+        shape = anatomy.shape(slot) if slot.role in PARTS else ()
+        if len(shape) == 2 and shape[1] == anatomy.facts.hidden and slot.layer is not None:
+            shared = slot.role in (Role.SHARED_GATE, Role.SHARED_UP)
+            found.setdefault(slot.layer_name, {}).setdefault(SHARED if shared else slot.expert, {})[slot.role] = slot
+    return found
+
+
+def _matrices(pair: Pair, names: Names, a: Sets, b: Sets, looked_at: Span | None = None) -> tuple[Matrices, ...]:
+    mine, theirs = a.get(names[0], {}), b.get(names[1], {})
+    found = []
+    for i, j in _beside(sorted(mine, key=_number), sorted(theirs, key=_number)):
+        for role in (role for role in PARTS if role in mine[i] and role in theirs[j]):
+            x, y = mine[i][role], theirs[j][role]
+            rows = min(pair.a.shape(x)[0], pair.b.shape(y)[0])
+            if len(called_neurons(rows, looked_at)) >= FEWEST_NEURONS:
+                found.append(Matrices(_label(i, j, role), x, y, rows))
+    return tuple(found)
+
+
+def _beside(mine: Sequence[int | None], theirs: Sequence[int | None]) -> list[tuple[int | None, int | None]]:
+    """Equal numbers; where one has experts and the other a dense MLP, that beside each, for each may be a copy."""
+    alike = [(i, i) for i in mine if i in theirs]
+    if any(i != SHARED for i, _ in alike):
+        return alike
+    mixed = [(i, j) for i in mine for j in theirs if SHARED not in (i, j) and (i is None) != (j is None)]
+    return alike + mixed
+
+
+def _number(expert: int | None) -> float:
+    return -0.5 if expert is None else expert
+
+
+def _label(a: int | None, b: int | None, role: Role) -> str:
+    if a == SHARED:
+        return f"shared {PARTS[role]}"
+    if a is None and b is None:
+        return PARTS[role]
+    return f"expert {b if a is None else a} {PARTS[role]}"
+
+
+# What the counts say.
+
+
+@dataclass(frozen=True)
+class Track:
+    """One projection of one set of neurons through all layers: what all of it is worth."""
+
+    label: str
+    significance: Significance
+    fixed: int
+    n: int
+    blocks: int
+
+
+def answer(layers: Sequence[LayerCalls], layers_of_b: int, rng: np.random.Generator) -> Evidence:
+    """The evidence of all layers that were called; `layers_of_b` is how many the layer map could have chosen for."""
+    facing_ones = [layer for layer in layers if not layer.chosen]
+    if max((sum(calls.sizes) for layer in facing_ones for calls in layer.calls), default=0) < FEWEST_NEURONS:
+        raise CannotAsk(f"fewer than {FEWEST_NEURONS} neurons of a layer can be told apart")
+    tracks = _tracks(layers, layers_of_b, together=True)
+    apart = min(t.significance.log10_pvalue for t in tracks) <= DOUBTED and _both_repeat(facing_ones)
+    if apart:
+        tracks = _tracks(layers, layers_of_b, together=False)
+    best = min(tracks, key=lambda track: track.significance.log10_pvalue)
+    judged = _best([track.significance for track in tracks], "projections and sets of neurons")
+    findings = _findings(layers)
+    effects = [finding.effect for finding in findings if finding.effect is not None]
+    return weighed(
+        ID,
+        "neurons",
+        judged,
+        (*_unsorted(facing_ones, rng), *_remarks(layers, apart)),
+        statistic=float(best.fixed),
+        n=best.n,
+        effect=float(np.median(effects)) if effects else None,
+        observed=f"{best.fixed} of {best.n} neurons found themselves{_located(judged, findings)}",
+        strangers=f"{best.blocks} of {best.n} on average: one in each block of at most {BLOCK}",
+        per_layer=findings,
+    )
+
+
+def _tracks(layers: Sequence[LayerCalls], layers_of_b: int, *, together: bool) -> list[Track]:
+    labels = dict.fromkeys(calls.label for layer in layers for calls in layer.calls)
+    tracks = (_track(label, layers, layers_of_b, together) for label in labels)
+    return [track for track in tracks if track is not None]
+
+
+def _track(label: str, layers: Sequence[LayerCalls], layers_of_b: int, together: bool) -> Track | None:
+    """The sum over facing layers, the best facing pair, the best pair of the layer map: the smallest p, times three."""
+    of_layers = [(layer, calls) for layer in layers for calls in layer.calls if calls.label == label]
+    beside = [calls for layer, calls in of_layers if not layer.chosen and any(calls.sizes)]
+    moved = [calls for layer, calls in of_layers if layer.chosen and any(calls.sizes)]
+    if not beside:
+        return None
+    tests = [better_of([_total(calls) for calls in beside], "layers")]
+    if together:
+        fixed, sizes = [k for calls in beside for k in calls.fixed], [n for calls in beside for n in calls.sizes]
+        tests.append(total_fixed_points(fixed, sizes))
+    if moved:
+        tests.append(_paid(min(map(_total, moved), key=lambda test: test.log10_pvalue), layers_of_b))
+    shown = _shown(of_layers)
+    return Track(
+        label,
+        _paid(min(tests, key=lambda test: test.log10_pvalue), WAYS),
+        fixed=sum(sum(calls.fixed) for calls in shown),
+        n=sum(sum(calls.sizes) for calls in shown),
+        blocks=sum(sum(size > 0 for size in calls.sizes) for calls in shown),
+    )
+
+
+def _total(calls: Calls) -> Significance:
+    return total_fixed_points(calls.fixed, calls.sizes)
+
+
+def _paid(test: Significance, times: int) -> Significance:
+    return msgspec.structs.replace(
+        test, log10_pvalue=min(0.0, test.log10_pvalue + math.log10(times)), log10_evalue=None
+    )
+
+
+def _best(tests: Sequence[Significance], what: str) -> Significance:
+    return better_of(tests, what) if len(tests) > 1 else tests[0]
+
+
+def _shown(of_layers: Sequence[tuple[LayerCalls, Calls]]) -> list[Calls]:
+    """One pair a layer of b: the one that the layer map chose, or else the one that faces it."""
+    by_layer = {layer.names[1]: calls for layer, calls in sorted(of_layers, key=lambda item: item[0].chosen)}
+    return list(by_layer.values())
+
+
+def _findings(layers: Sequence[LayerCalls]) -> tuple[LayerFinding, ...]:
+    """A layer of b each, beside its partner: the best projection and set of neurons, paid for."""
+    partners = {layer.names[1]: layer for layer in sorted(layers, key=lambda layer: layer.chosen)}
+    return tuple(finding for layer in partners.values() if (finding := _finding(layer)) is not None)
+
+
+def _finding(layer: LayerCalls) -> LayerFinding | None:
+    tests = [(_total(calls), calls) for calls in layer.calls if any(calls.sizes)]
+    if not tests:
+        return None
+    best, calls = min(tests, key=lambda item: item[0].log10_pvalue)
+    paid = _paid(best, len(tests)).log10_pvalue
+    return LayerFinding(*layer.names, float(sum(calls.fixed)), sum(calls.sizes), paid, calls.likeness)
+
+
+def _located(judged: Significance, findings: Sequence[LayerFinding]) -> str:
+    """Where: layers that are beyond chance by themselves. Nothing where the whole is within chance."""
+    if judged.log10_pvalue > LOCATED:
+        return f", in {len(findings)} layers"
+    least = LOCATED - math.log10(max(1, len(findings)))
+    named = [finding for finding in findings if (finding.log10_pvalue or 0.0) <= least]
+    if not named:
+        return f", a few in each of {len(findings)} layers"
+    if len(named) == len(findings):
+        return f", in all of {len(findings)} layers"
+    if len(named) > MOST_NAMED:
+        return f"; beyond chance in {len(named)} of {len(findings)} layers"
+    told = ", ".join(f"{finding.b} ({finding.statistic:.0f} of {finding.n})" for finding in named)
+    return f"; beyond chance in layer {told} of b"
+
+
+def _both_repeat(layers: Sequence[LayerCalls]) -> bool:
+    a, b = ({layer.names[i]: _sketch(side) for layer in layers for side in ((layer.a, layer.b)[i],)} for i in (0, 1))
+    return repeated(a) and repeated(b)
+
+
+def _sketch(side: Side) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+    rows = np.frombuffer(side.sketch, np.float32).reshape(-1, side.width)
+    return np.where(np.isfinite(rows), rows, np.float32(0))
+
+
+def _unsorted(layers: Sequence[LayerCalls], rng: np.random.Generator) -> Iterator[Assumption]:
+    some = layers[:: -(-len(layers) // MOST_CHECKED)]
+    for who, sides in (("A", [layer.a for layer in some]), ("B", [layer.b for layer in some])):
+        order = importance_order([np.array(side.norms)[:, None] for side in sides], rng)
+        text = f"{who}: neurons are not sorted by size (rank correlation of row norm and index {order.statistic:.2f}"
+        yield Assumption(f"{text}, p = {order.pvalue:.2g})", order.pvalue >= ALARM)
+
+
+def _remarks(layers: Sequence[LayerCalls], apart: bool) -> list[Assumption]:
+    found = []
+    dropped = sum(calls.dropped for layer in layers for calls in layer.calls)
+    if dropped:
+        found.append(Assumption(f"{dropped} rows left out: constant, not finite, or the same as another row"))
+    if any(layer.chosen for layer in layers):
+        text = "where the layer map chose the partner of a layer, the rows that it chose by are left out"
+        found.append(Assumption(text))
+    if apart:
+        found.append(Assumption("layers are copies of each other in both models: only the best pair counts"))
+    return found

@@ -1,0 +1,225 @@
+"""Every neuron of two layers called, a few blocks of rows at a time, and what was read hashed on the way."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from zlib import crc32
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from modelkin.architectures import Anatomy
+from modelkin.questions.question import Pair
+from modelkin.records import Cut, ReadDigest, Slot
+from modelkin.stats.arrays import unit_rows
+from modelkin.stats.assignment import answerable, matches
+
+BLOCK = 512  # an assignment takes some 20 ms; twice the neurons eight times as long
+GROUP_NUMBERS = 16 << 20
+NORMS = 128  # a layer, evenly spaced, for the check that neurons are not sorted by size
+SKETCH_ROWS, SKETCH_COLUMNS = 8, 512  # enough to see that one layer is a copy of another
+
+Names = tuple[str, str]
+Floats = NDArray[np.float64]
+Single = NDArray[np.float32]
+Span = tuple[int, int]
+Told = Callable[[int], None]  # bytes of the weights that were read
+
+
+class Calls(msgspec.Struct, frozen=True):
+    """One projection of one set of neurons of two layers: how many found themselves in each block, of how many."""
+
+    label: str
+    fixed: tuple[int, ...]
+    sizes: tuple[int, ...]
+    dropped: int
+    likeness: float | None  # median correlation of rows at one index
+
+
+class Side(msgspec.Struct, frozen=True):
+    """What later steps need of one layer: row norms, a few rows, and the digests of what was read."""
+
+    norms: tuple[float, ...]
+    sketch: bytes  # float32, (rows, columns) as `width` says
+    width: int
+    reads: tuple[ReadDigest, ...]
+
+
+class LayerCalls(msgspec.Struct, frozen=True):
+    """Two layers, called. `chosen`: the layer map chose them, and the rows that it looked at were left out."""
+
+    names: Names
+    chosen: bool
+    calls: tuple[Calls, ...]
+    a: Side
+    b: Side
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """One projection of one set of neurons, of both models; `rows` that both have."""
+
+    label: str
+    a: Slot
+    b: Slot
+    rows: int
+
+
+@dataclass(frozen=True)
+class Task:
+    """Two layers to be called; rows [looked_at) are left out."""
+
+    names: Names
+    chosen: bool
+    matrices: tuple[Matrices, ...]
+    looked_at: Span | None = None
+
+
+def call_layers(pair: Pair, task: Task, told: Told) -> LayerCalls:
+    """Every neuron of two layers. Chance depends on the seed and on names alone, never on what was called before."""
+    a, b = _Stream(pair.a, told), _Stream(pair.b, told)
+    key = f"every-neuron {task.names[0]} {task.names[1]}"
+    rngs = {m.label: np.random.default_rng([pair.seed, crc32(f"{key} {m.label}".encode())]) for m in task.matrices}
+    calls = [calls for rows in _by_rows(task.matrices) for calls in _called(rows, task.looked_at, a, b, rngs)]
+    return LayerCalls(task.names, task.chosen, tuple(calls), a.side(), b.side())
+
+
+def _by_rows(matrices: Sequence[Matrices]) -> list[list[Matrices]]:
+    found: dict[int, list[Matrices]] = {}
+    for part in matrices:
+        found.setdefault(part.rows, []).append(part)
+    return list(found.values())
+
+
+@dataclass
+class _Tally:
+    fixed: list[int]
+    sizes: list[int]
+    dropped: int
+    likeness: list[Floats]
+
+
+def _called(
+    matrices: Sequence[Matrices],
+    looked_at: Span | None,
+    a: _Stream,
+    b: _Stream,
+    rngs: Mapping[str, np.random.Generator],
+) -> list[Calls]:
+    """Matrices of equally many neurons, group by group, so that one that stands beside several is read once."""
+    found = {part.label: _Tally([], [], 0, []) for part in matrices}
+    for start, stop, blocks in _groups(matrices, looked_at, a, b):
+        for part in matrices:
+            left, right = a.rows(part.a, start, stop), b.rows(part.b, start, stop)
+            for block in blocks:
+                _call(left[block - start], right[block - start], found[part.label], rngs[part.label])
+    return [
+        Calls(label, tuple(tally.fixed), tuple(tally.sizes), tally.dropped, _median(tally.likeness))
+        for label, tally in found.items()
+    ]
+
+
+def _call(left: Single, right: Single, tally: _Tally, rng: np.random.Generator) -> None:
+    """A roll call by the correlation of rows; in float64, so that no processor's rounding moves a count."""
+    mine, theirs = _numbers(left), _numbers(right)
+    clear = answerable(mine, theirs)
+    mine, theirs = unit_rows(mine[clear]), unit_rows(theirs[clear])
+    chosen = matches(mine, theirs, rng, "inner")
+    tally.fixed.append(int(np.count_nonzero(chosen == np.arange(len(chosen)))))
+    tally.sizes.append(len(chosen))
+    tally.dropped += len(left) - len(chosen)
+    tally.likeness.append(np.einsum("ij,ij->i", mine, theirs))
+
+
+def _numbers(rows: Single) -> Floats:
+    """Rows that are not finite become zeros, and so are left out like other dead rows."""
+    finite = np.isfinite(rows).all(axis=1, keepdims=True)
+    return np.where(finite, rows, np.float32(0)).astype(np.float64)
+
+
+def _median(likeness: Sequence[Floats]) -> float | None:
+    values = np.concatenate(likeness) if likeness else np.empty(0)
+    return float(np.median(values)) if values.size else None
+
+
+def _groups(
+    matrices: Sequence[Matrices], looked_at: Span | None, a: _Stream, b: _Stream
+) -> Iterator[tuple[int, int, list[NDArray[np.intp]]]]:
+    """Rows [start, stop) to read at a time, without gaps, and the blocks of neurons among them to call."""
+    neurons = called_neurons(matrices[0].rows, looked_at)
+    blocks = np.array_split(neurons, -(-len(neurons) // BLOCK))
+    by_rows = all(a.is_by_rows(part.a) and b.is_by_rows(part.b) for part in matrices)
+    step = max(1, GROUP_NUMBERS // (BLOCK * a.anatomy.shape(matrices[0].a)[1])) if by_rows else len(blocks)
+    start = 0
+    for at in range(0, len(blocks), step):
+        group = blocks[at : at + step]
+        stop = int(group[-1][-1]) + 1
+        yield start, stop, group
+        start = stop
+
+
+def called_neurons(count: int, looked_at: Span | None) -> NDArray[np.intp]:
+    neurons = np.arange(count)
+    return neurons if looked_at is None else neurons[(neurons < looked_at[0]) | (neurons >= looked_at[1])]
+
+
+class _Stream:
+    """Rows of one layer of one model, in order, two matrices held at a time; what is read is hashed and sampled."""
+
+    def __init__(self, anatomy: Anatomy, told: Told) -> None:
+        self.anatomy = anatomy
+        self._told = told
+        self._held: dict[Slot, tuple[int, int, Single]] = {}
+        self._hashes: dict[Slot, hashlib._Hash] = {}
+        self._stops: dict[Slot, int] = {}
+        self._norms: list[NDArray[np.float64]] = []
+        self._sketch: Single = np.empty((0, 0), np.float32)
+        self._first: Slot | None = None
+
+    def is_by_rows(self, slot: Slot) -> bool:
+        return self.anatomy.view(slot).axis == "rows"
+
+    def rows(self, slot: Slot, start: int, stop: int) -> Single:
+        held = self._held.get(slot)
+        if held is not None and held[:2] == (start, stop):
+            return held[2]
+        while len(self._held) > 1 and slot not in self._held:
+            del self._held[next(iter(self._held))]
+        self._held.pop(slot, None)
+        wanted = (slot, slice(start, stop))
+        (array,) = self.anatomy.read_many([wanted], kind="stream")
+        self._told(self.anatomy.bytes_of([wanted]))
+        self._held[slot] = start, stop, array
+        self._seen(slot, stop, array)
+        return array
+
+    def _seen(self, slot: Slot, stop: int, array: Single) -> None:
+        self._hashes.setdefault(slot, hashlib.sha256()).update(np.ascontiguousarray(array, "<f4").data)
+        self._stops[slot] = stop
+        self._first = self._first or slot
+        if slot == self._first:
+            self._norms.append(np.linalg.norm(_numbers(array), axis=1))
+            if not self._sketch.size:
+                self._sketch = np.ascontiguousarray(array[:SKETCH_ROWS, :SKETCH_COLUMNS])
+
+    def side(self) -> Side:
+        norms = np.concatenate(self._norms)
+        kept = norms[_evenly(len(norms), NORMS)]
+        return Side(tuple(kept.tolist()), self._sketch.tobytes(), self._sketch.shape[1], tuple(self._reads()))
+
+    def _reads(self) -> Iterator[ReadDigest]:
+        """One digest a matrix; experts of a layer together, or the record of a wide mixture would be all digests."""
+        found: dict[Slot, list[str]] = {}
+        for slot, digest in self._hashes.items():
+            found.setdefault(msgspec.structs.replace(slot, expert=None), []).append(digest.hexdigest())
+        stops = {msgspec.structs.replace(slot, expert=None): stop for slot, stop in self._stops.items()}
+        for slot, digests in found.items():
+            one = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+            yield ReadDigest(cut=Cut(slot, 0, stops[slot]), sha256=one, matrices=len(digests))
+
+
+def _evenly(count: int, most: int) -> NDArray[np.intp]:
+    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.intp))

@@ -1,0 +1,5 @@
+"""Pictures of a survey: views of its tables, drawn with matplotlib (the extra `figures`), imported when used."""
+
+from modelkin.report.figures.drawing import FIGURES, Drawn, FigureKind, draw_all
+
+__all__ = ["FIGURES", "Drawn", "FigureKind", "draw_all"]

@@ -1,0 +1,233 @@
+"""The gains of each model: surface, principal components, statistics, ridges, input minus post (figures 6 to 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from modelkin.records import Survey, Table
+from modelkin.report.figures.canvas import (
+    ALONG,
+    NULL_COLOUR,
+    Picture,
+    Room,
+    colour,
+    empty_rest,
+    layer_ticks,
+    line_style,
+    norm_along,
+    null_band,
+    page,
+    shape_for,
+    shared_bar,
+)
+from modelkin.report.figures.rows import (
+    distinct,
+    grouped,
+    has,
+    listed,
+    null_said,
+    numbers,
+    span,
+    spread,
+    texts,
+    where,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+RIDGES = 16  # layers drawn at most; the table has all
+STATISTICS = (("mean", "mean"), ("std", "standard deviation"), ("min", "least"), ("max", "greatest"), ("l2", "L2 norm"))
+
+
+def surface(survey: Survey) -> Iterator[Picture]:
+    """Figure 6: gains over layers and the first dimensions, one height scale for all models."""
+    for (role,), table in grouped(survey.table("surface"), "role"):
+        models = distinct(table, "model")
+        across, down = shape_for(len(models))
+        figure, panels = page(
+            across, down, Room(left=0.0, below=0.03, across=0.0, down=0.12), subplot_kw={"projection": "3d"}
+        )
+        norm = norm_along(numbers(table, "value"))
+        drawn = None
+        for panel, model in zip(panels, models, strict=False):
+            drawn = _draw_surface(panel, where(table, model=model), model, norm)
+        empty_rest(panels, len(models))
+        shared_bar(figure, drawn, "gain")
+        count = len(distinct(table, "dimension"))
+        caption = (
+            f"{role}: the first {count} dimensions of each model and {span(distinct(table, 'layer'))}; heights and "
+            "colours have one "
+            f"range for all models, {norm.vmin:.3g} to {norm.vmax:.3g}, which covers every value. {null_said(table)}"
+        )
+        yield Picture(f"figure-06-surface.{role}", f"Gains as a surface: {role}", caption, figure, (table,))
+
+
+def _draw_surface(panel: Any, table: Table, model: str, norm: Any) -> Any:
+    layers, dimensions = distinct(table, "layer"), distinct(table, "dimension")
+    heights = numbers(table, "value").reshape(len(layers), len(dimensions))
+    x, y = np.meshgrid(np.arange(len(dimensions)), np.arange(len(layers)))
+    drawn = panel.plot_surface(
+        x, y, heights, cmap=ALONG, norm=norm, rstride=1, cstride=1, lw=0, antialiased=False, rasterized=True
+    )
+    panel.set_zlim(norm.vmin, norm.vmax)
+    panel.set_title(model, loc="left")
+    panel.set_xlabel("dimension")
+    panel.set_ylabel("layer")
+    layer_ticks(panel, layers, "y", most=5)
+    panel.view_init(elev=28, azim=-60)
+    return drawn
+
+
+def components(survey: Survey) -> Iterator[Picture]:
+    """Figure 7: layers as points, as they are and with each layer's mean taken off, where scale no longer rules."""
+    explained = survey.table("pca-explained") if has(survey, "pca-explained") else None
+    models = [model.label for model in survey.models]
+    for (role,), table in grouped(survey.table("pca"), "role"):
+        kinds = [kind for kind in ("no", "yes") if kind in distinct(table, "centred")]
+        figure, panels = page(
+            len(kinds), 1, Room(left=0.0, right=0.94, below=0.03, across=0.08), subplot_kw={"projection": "3d"}
+        )
+        said = []
+        for panel, kind in zip(panels, kinds, strict=True):
+            shares = _explained(explained, kind, role)
+            said.append(_draw_components(panel, where(table, centred=kind), models, kind, shares))
+        panels[0].legend(loc="upper left")
+        caption = (
+            f"{role}: every point is a layer, {span(distinct(table, 'layer'))}; large marks: first and last layer. "
+            f"{' '.join(said)} "
+            f"{null_said(table)}"
+        )
+        data = (table,) if explained is None else (table, explained)
+        yield Picture(f"figure-07-components.{role}", f"Layers by principal components: {role}", caption, figure, data)
+
+
+def _explained(table: Table | None, kind: str, role: str) -> dict[str, tuple[float, float]]:
+    """Component -> share of variance, correlation with the scale of the layer."""
+    if table is None:
+        return {}
+    some = where(table, centred=kind)
+    if "role" in table.columns:
+        some = where(some, role=role)
+    shares, likeness = numbers(some, "share"), numbers(some, "correlation_with_layer_scale")
+    names = [component.lower().removeprefix("pc") for component in texts(some, "component")]
+    return dict(zip(names, zip(shares.tolist(), likeness.tolist(), strict=True), strict=True))
+
+
+def _draw_components(
+    panel: Any, table: Table, models: list[str], kind: str, shares: dict[str, tuple[float, float]]
+) -> str:
+    for model in distinct(table, "model"):
+        points = np.array([numbers(where(table, model=model), f"pc{i}") for i in (1, 2, 3)])
+        style = line_style(models.index(model) if model in models else 0)
+        panel.plot(*points, label=model, **{**style, "linewidth": 0.7})
+        panel.scatter(*points[:, [0, -1]], color=style["color"], marker=style["marker"], s=90, depthshade=False)
+    labels = [f"PC{i}" + (f" ({shares[str(i)][0]:.1%})" if str(i) in shares else "") for i in (1, 2, 3)]
+    panel.set_xlabel(labels[0])
+    panel.set_ylabel(labels[1])
+    panel.set_zlabel(labels[2])
+    panel.locator_params(nbins=5)
+    what = "each layer's mean taken off" if kind == "yes" else "gains as they are"
+    panel.set_title(what, loc="left")
+    likeness = shares.get("1", (0.0, float("nan")))[1]
+    return f"PC1 with {what} correlates {likeness:+.2f} with the scale of the layer." if np.isfinite(likeness) else ""
+
+
+def statistics(survey: Survey) -> Iterator[Picture]:
+    """Figure 8 and the scale section: mean, spread, extremes, norm and coefficient of variation by layer."""
+    for (role,), table in grouped(survey.table("gains"), "role"):
+        figure, panels = page(3, 2)
+        for panel, (column, title) in zip(panels, (*STATISTICS, ("cv", "std / |mean|")), strict=True):
+            for place, model in enumerate(distinct(survey.table("gains"), "model")):
+                one = where(table, model=model)
+                if one.rows:
+                    panel.plot(np.arange(len(one.rows)), numbers(one, column), label=model, **line_style(place))
+                if column == "l2" and one.rows:
+                    panel.plot(np.arange(len(one.rows)), numbers(one, "l2_of_ones"), color=NULL_COLOUR, ls="--", lw=1.2)
+            longest = max((distinct(one, "layer") for _, one in grouped(table, "model")), key=len)
+            layer_ticks(panel, longest)
+            panel.set_title(title, loc="left")
+        panels[0].legend()
+        panels[0].axhline(1, color=NULL_COLOUR, ls="--", lw=1.2)
+        for panel in panels[3:]:
+            panel.set_xlabel("layer")
+        n = listed([f"{int(count):,}" for count in sorted(set(numbers(table, "n")))])
+        caption = (
+            f"{role}: all {n} gains of each layer, {span(distinct(table, 'layer'))}. Dashed: where training starts, "
+            "gains of one and their L2 "
+            "norm, the square root of their number. A common scale can be moved into the next matrix: it is no "
+            f"evidence. {null_said(table)}"
+        )
+        yield Picture(f"figure-08-gains.{role}", f"Gains by layer: {role}", caption, figure, (table,))
+
+
+def ridges(survey: Survey) -> Iterator[Picture]:
+    """Figure 9: the distribution of gains in each layer, over the full range of the data."""
+    models = [model.label for model in survey.models]
+    for (role,), table in grouped(survey.table("ridges"), "role"):
+        shown = distinct(table, "model")
+        figure, panels = page(len(shown), 1, sharex=True)
+        most = 0
+        for panel, model in zip(panels, shown, strict=True):
+            one = where(table, model=model)
+            layers = spread(distinct(one, "layer"), RIDGES)
+            most = max(most, len(distinct(one, "layer")))
+            _draw_ridges(panel, one, layers, colour(models.index(model) if model in models else 0))
+            panel.set_title(model, loc="left", fontsize=11)
+            panel.set_xlabel("gain")
+        panels[0].set_ylabel("layer")
+        drawn = f"at most {RIDGES} of {most} layers, evenly" if most > RIDGES else "every layer"
+        low, high = np.nanmin(numbers(table, "left")), np.nanmax(numbers(table, "right"))
+        caption = (
+            f"{role}: histograms of all gains of a layer, {drawn}, each scaled to its own height; the common axis runs "
+            "over the full range "
+            f"of the data, {low:.3g} to {high:.3g}, and no value is left out. {null_said(table)}"
+        )
+        yield Picture(f"figure-09-ridges.{role}", f"Distribution of gains: {role}", caption, figure, (table,))
+
+
+def _draw_ridges(panel: Axes, table: Table, layers: list[str], tint: str) -> None:
+    rows = {layer: one for (layer,), one in grouped(table, "layer")}
+    for place, layer in enumerate(layers):
+        one = rows[layer]
+        edges = np.append(numbers(one, "left"), numbers(one, "right")[-1:])
+        heights = numbers(one, "density")
+        top = np.nanmax(heights) if heights.size and np.nanmax(heights) > 0 else 1.0
+        scaled = place + 0.95 * heights / top
+        panel.stairs(scaled, edges, baseline=place, fill=True, color=tint, alpha=0.55)
+        panel.stairs(scaled, edges, baseline=place, color=tint, lw=0.8)
+    panel.set_yticks(range(len(layers)), layers, fontsize=9)
+
+
+def input_minus_post(survey: Survey) -> Iterator[Picture]:
+    """Figure 10: the difference of the two norms inside a layer, and whether two models share its pattern."""
+    table, pairs = survey.table("input-minus-post"), survey.table("input-minus-post-pairs")
+    figure, panels = page(2, 1)
+    for place, ((model,), one) in enumerate(grouped(table, "model")):
+        at, middle, spread_of = np.arange(len(one.rows)), numbers(one, "mean"), numbers(one, "std")
+        panels[0].plot(at, middle, label=model, **line_style(place))
+        panels[0].fill_between(at, middle - spread_of, middle + spread_of, color=colour(place), alpha=0.12, lw=0)
+    for place, ((a, b), one) in enumerate(grouped(pairs, "a", "b")):
+        panels[1].plot(np.arange(len(one.rows)), numbers(one, "pearson"), label=f"{a} · {b}", **line_style(place))
+    layers = distinct(table, "layer")
+    widths = [model.hidden for model in survey.models if model.hidden]
+    if widths:
+        null_band(panels[1], [0, max(1, len(layers) - 1)], [1.96 / np.sqrt(min(widths) - 1)] * 2, "strangers, 95 %")
+    for panel, title in zip(
+        panels, ("input − post: mean, and one standard deviation", "Pearson of input − post"), strict=True
+    ):
+        layer_ticks(panel, layers)
+        panel.set_title(title, loc="left")
+        panel.set_xlabel("layer")
+    panels[0].legend()
+    if len(list(grouped(pairs, "a", "b"))) <= 20:
+        panels[1].legend(fontsize=8, ncols=2)
+    caption = (
+        f"All dimensions, {span(layers)}, {len(list(grouped(pairs, 'a', 'b')))} pairs of models. Grey: where the "
+        "Pearson of one layer lies for 95 of "
+        f"100 strangers. {null_said(pairs)}"
+    )
+    yield Picture("figure-10-input-minus-post", "Input norm minus post norm", caption, figure, (table, pairs))

@@ -1,0 +1,360 @@
+"""Two models at a time: bars and curves (figures 1, 3, 4), matrices of layers (figures 2, 5), changes (figure 3-1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from modelkin.records import Matrix, Survey, Table
+from modelkin.report.figures.canvas import (
+    ACROSS,
+    ALONG,
+    NULL_COLOUR,
+    Picture,
+    Room,
+    colour,
+    empty_rest,
+    heat,
+    layer_ticks,
+    names_room,
+    norm_across,
+    norm_along,
+    null_band,
+    page,
+    shape_for,
+    shared_bar,
+    side_bar,
+)
+from modelkin.report.figures.rows import (
+    cells,
+    distinct,
+    grouped,
+    has,
+    labelled,
+    listed,
+    mean,
+    named_parts,
+    null_said,
+    numbers,
+    safe,
+    span,
+    texts,
+    values,
+    where,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PER_PAGE = 6
+BEYOND = 1.96  # 95 of 100 strangers lie within so many standard errors
+
+
+def bars(survey: Survey) -> Iterator[Picture]:
+    """Figures 1, 3 and 4: gains by quartile, the same without their means, and likeness layer by layer."""
+    curves = survey.table("curves")
+    for (a, b), sampled in grouped(survey.table("quartiles"), "a", "b"):
+        roles = distinct(sampled, "role")
+        figure, panels = page(3, len(roles), Room(across=0.28, down=0.35), width_ratios=(1, 1, 1.15))
+        shown = [where(curves, a=a, b=b, role=role) for role in roles]
+        notes = []
+        for row, (role, curve) in enumerate(zip(roles, shown, strict=True)):
+            some = where(sampled, role=role)
+            notes.append(_draw_bars(panels[3 * row : 3 * row + 2], some, curve, role))
+            _draw_curve(panels[3 * row + 2], curve, values(some, "layer_a")[0])
+        panels[0].legend(loc="lower right", framealpha=0.9)
+        panels[2].legend(loc="center right", fontsize=8)
+        caption = (
+            f"{_known(sampled)}{' '.join(notes)} The layers were chosen by {values(sampled, 'chosen_by')[0]}: the most "
+            "favourable ones, not typical ones. Cosine and Pearson are of all dimensions. Grey: the cosine that means "
+            "and "
+            "standard deviations alone give, and where the Pearson of 95 of 100 strangers lies; layers share their "
+            "axes, "
+            "so neighbouring points move together."
+        )
+        data = (sampled, _together(shown))
+        yield Picture(
+            f"figure-01-bars.{safe(a)}.{safe(b)}", f"{a} and {b}: gains and their pattern", caption, figure, data
+        )
+
+
+def _together(tables: list[Table]) -> Table:
+    import msgspec
+
+    return msgspec.structs.replace(tables[0], rows=tuple(row for table in tables for row in table.rows))
+
+
+def _known(table: Table) -> str:
+    known = next((value for value in values(table, "known") if value), None)
+    return f"Known to be {known}. " if known else ""
+
+
+def _draw_bars(panels: list[Axes], some: Table, curve: Table, role: str) -> str:
+    a, b = values(some, "a")[0], values(some, "b")[0]
+    layers = values(some, "layer_a")[0], values(some, "layer_b")[0]
+    places = np.arange(len(some.rows))
+    for panel, prefix, what in ((panels[0], "value", "gain"), (panels[1], "minus_mean", "gain − mean of its model")):
+        for side, name, shift, tint in (("a", a, -0.21, colour(0)), ("b", b, 0.21, colour(1))):
+            panel.vlines(places + shift, 0, numbers(some, f"{prefix}_{side}"), color=tint, lw=2.4, label=name)
+        panel.set_ylabel(what)
+        _mark_quartiles(panel, texts(some, "quartile"))
+    panels[0].axhline(1, color=NULL_COLOUR, ls="--", lw=1)  # where gains start
+    at = where(curve, layer_a=layers[0], layer_b=layers[1])
+    found = (f"{numbers(at, column)[0]:.4f}" if at.rows else "–" for column in ("cosine", "pearson"))
+    panels[0].set_title(f"{role}, layers {layers[0]} and {layers[1]}", loc="left")
+    panels[1].set_title("cosine {}, Pearson {}".format(*found), loc="left")
+    n = int(numbers(at, "n")[0]) if at.rows else 0
+    return f"{role}: {len(some.rows)} of {n or 'the'} dimensions, sampled by quartile of the two models' mean."
+
+
+def _mark_quartiles(panel: Axes, quartiles: list[str]) -> None:
+    edges = [i for i in range(1, len(quartiles)) if quartiles[i] != quartiles[i - 1]]
+    panel.vlines(np.array(edges) - 0.5, 0, 1, color=NULL_COLOUR, lw=0.6, ls=":", transform=panel.get_xaxis_transform())
+    starts, ends = [0, *edges], [*edges, len(quartiles)]
+    middles = [(start + end - 1) / 2 for start, end in zip(starts, ends, strict=True)]
+    panel.set_xticks(middles, [f"quarter {quartiles[start]}" for start in starts], fontsize=8)
+
+
+def _draw_curve(panel: Axes, curve: Table, chosen: str) -> None:
+    layers, places = texts(curve, "layer_a"), np.arange(len(curve.rows))
+    null_band(panel, places, BEYOND / np.sqrt(numbers(curve, "n") - 1), "Pearson of strangers, 95 %")
+    panel.plot(
+        places, numbers(curve, "expected_cosine"), color=NULL_COLOUR, ls="--", lw=2.2, label="cosine from means alone"
+    )
+    panel.plot(places, numbers(curve, "cosine"), color=colour(4), marker="o", ms=3, lw=1, label="cosine")
+    panel.plot(places, numbers(curve, "pearson"), color=colour(0), marker="s", ms=3, lw=1.4, label="Pearson")
+    if chosen in layers:
+        panel.axvline(layers.index(chosen), color=colour(1), ls=":", lw=1.2)
+    layer_ticks(panel, layers)
+    panel.set_xlabel(f"layer of {values(curve, 'a')[0]}")
+    panel.set_title("facing layers", loc="left")
+
+
+def layer_matrices(survey: Survey) -> Iterator[Picture]:
+    """Figure 2: cosine and Pearson of every layer of one model with every layer of the other."""
+    groups: dict[tuple[str, str], list[Matrix]] = {}
+    for matrix in _of_kind(survey, "layers"):
+        a, b, *_ = named_parts(matrix)
+        groups.setdefault((labelled(survey, a), labelled(survey, b)), []).append(matrix)
+    for (a, b), matrices in groups.items():
+        across, down = shape_for(len(matrices))
+        figure, panels = page(across, down, Room(across=0.2))
+        for panel, matrix in zip(panels, matrices, strict=False):
+            _draw_layers(panel, matrix, _strangers_reach(survey, a, b, matrix.role))
+            panel.set_title(f"{matrix.role}: {matrix.metric}", loc="left")
+            panel.set_ylabel(f"layer of {a}")
+        for panel in panels[max(0, len(matrices) - across) : len(matrices)]:
+            panel.set_xlabel(f"layer of {b}")
+        empty_rest(panels, len(matrices))
+        summary, said = _layer_summary(survey, a, b)
+        nulls = " ".join(f"{matrix.role} {matrix.metric}: {matrix.strangers.rstrip('.')}." for matrix in matrices)
+        caption = f"{said}{_SCALES} Between strangers, {nulls}"
+        name = f"figure-02-layers.{safe(a)}.{safe(b)}"
+        yield Picture(name, f"{a} and {b}: every pair of layers", caption, figure, (*matrices, *summary))
+
+
+_SCALES = (
+    "Colours of cosine run from the least to the greatest cell; those of Pearson to the greatest of either sign, "
+    "linear "
+    "within what 95 of 100 strangers reach and logarithmic beyond: nothing is cut off."
+)
+
+
+def _of_kind(survey: Survey, kind: str) -> list[Matrix]:
+    return [matrix for matrix in survey.matrices if matrix.name.startswith(f"{kind}.")]
+
+
+def _strangers_reach(survey: Survey, a: str, b: str, role: str) -> float | None:
+    """How far from zero the Pearson of 95 of 100 strangers lies."""
+    if not has(survey, "curves"):
+        return None
+    n = numbers(where(survey.table("curves"), a=a, b=b, role=role), "n")
+    return float(BEYOND / np.sqrt(n[0] - 1)) if n.size and n[0] > 1 else None
+
+
+def _draw_layers(panel: Axes, matrix: Matrix, reach: float | None) -> None:
+    found = cells(matrix)
+    pattern = matrix.metric != "cosine"
+    norm = norm_across(found, reach) if pattern else norm_along(found)
+    image = heat(panel, found, norm, ACROSS if pattern else ALONG)
+    layer_ticks(panel, matrix.columns)
+    layer_ticks(panel, matrix.rows, "y")
+    bar = side_bar(panel, image)
+    if reach is not None and pattern and norm.vmax is not None and norm.vmax >= 3 * reach:
+        ticks = [-norm.vmax, -reach, 0, reach, norm.vmax]
+        bar.set_ticks(ticks, labels=[f"{tick:.2g}" for tick in ticks])
+        bar.ax.minorticks_off()
+
+
+def _layer_summary(survey: Survey, a: str, b: str) -> tuple[tuple[Table, ...], str]:
+    if not has(survey, "layer-pairs"):
+        return (), ""
+    table = where(survey.table("layer-pairs"), a=a, b=b)
+    said = _known(table) if table.rows else ""
+    for row in table.rows:
+        cell = dict(zip(table.columns, row, strict=True))
+        said += (
+            f"{cell['role']} {cell['metric']}: facing layers {_g(cell['diagonal_mean'])}, others {_g(cell['off_mean'])}"
+        )
+        if cell["off_expected"] is not None:
+            said += f" (from means alone {_g(cell['off_expected'])})"
+        said += f", difference {_g(cell['dominance'])}, p {_g(cell['dominance_p'])}. "
+    said += "p: hidden axes renumbered at random, once for all layers. "
+    return (table,), said
+
+
+def _g(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, (int, float)) else "–"
+
+
+def many_pairs(survey: Survey) -> Iterator[Picture]:
+    """Figure 5: the Pearson matrices of all pairs, six to a page, one scale on each page."""
+    by_role: dict[str, list[Matrix]] = {}
+    for matrix in _of_kind(survey, "layers"):
+        if matrix.metric == "pearson":
+            by_role.setdefault(matrix.role, []).append(matrix)
+    for role, matrices in by_role.items():
+        for start in range(0, len(matrices), PER_PAGE):
+            some = matrices[start : start + PER_PAGE]
+            number = start // PER_PAGE + 1
+            of = f", page {number} of {-(-len(matrices) // PER_PAGE)}" if len(matrices) > PER_PAGE else ""
+            yield _page_of_pairs(survey, role, some, f"figure-05-pairs.{role}.{number}", of)
+
+
+def _page_of_pairs(survey: Survey, role: str, matrices: list[Matrix], name: str, of: str) -> Picture:
+    pairs = [tuple(labelled(survey, part) for part in named_parts(matrix)[:2]) for matrix in matrices]
+    reaches = [_strangers_reach(survey, a, b, role) for a, b in pairs]
+    reach = max((r for r in reaches if r is not None), default=None)
+    norm = norm_across(np.concatenate([cells(matrix).ravel() for matrix in matrices]), reach)
+    across, down = shape_for(len(matrices))
+    figure, panels = page(across, down)
+    image = None
+    for panel, matrix, (a, b) in zip(panels, matrices, pairs, strict=False):
+        image = heat(panel, cells(matrix), norm, ACROSS)
+        layer_ticks(panel, matrix.columns, most=6)
+        layer_ticks(panel, matrix.rows, "y", most=6)
+        panel.set_ylabel(a)
+        panel.set_xlabel(b)
+        panel.set_title(_facing_mean(survey, a, b, role), loc="left", fontsize=10)
+    empty_rest(panels, len(matrices))
+    bar = shared_bar(figure, image, "Pearson")
+    if reach is not None and norm.vmax is not None and norm.vmax >= 3 * reach:
+        ticks = [-norm.vmax, -reach, 0, reach, norm.vmax]
+        bar.set_ticks(ticks, labels=[f"{tick:.2g}" for tick in ticks])
+        bar.ax.minorticks_off()
+    caption = (
+        f"{role}: {len(matrices)} pairs of models, every layer of one against every layer of the other, one colour "
+        "scale "
+        "that covers all "
+        f"cells{'' if reach is None else f', linear within ±{reach:.3g} (95 of 100 strangers), logarithmic beyond'}. "
+        f"{null_said(matrices[0])}"
+    )
+    return Picture(name, f"Pearson of {role} between layers{of}", caption, figure, tuple(matrices))
+
+
+def _facing_mean(survey: Survey, a: str, b: str, role: str) -> str:
+    if not has(survey, "layer-pairs"):
+        return ""
+    row = where(survey.table("layer-pairs"), a=a, b=b, role=role, metric="pearson")
+    if not row.rows:
+        return ""
+    known = values(row, "known")[0]
+    found = f"facing {_g(values(row, 'diagonal_mean')[0])}, others {_g(values(row, 'off_mean')[0])}"
+    return f"{found} ({known})" if known else found
+
+
+def changes(survey: Survey) -> Iterator[Picture]:
+    """Figure 3-1: what moved between two models with equal values, in units of what the stored type can show."""
+    for (a, b), table in grouped(survey.table("changes"), "a", "b"):
+        roles = [
+            role for role in distinct(table, "role") if set(texts(where(table, role=role), "answer")) != {"unlike"}
+        ]
+        if not roles:
+            continue
+        figure, panels = page(3, 1)
+        for place, role in enumerate(roles):
+            _draw_changes(panels, where(table, role=role), role, distinct(table, "layer_a"), (place, len(roles)))
+        for panel, title in zip(
+            panels, ("share of values that differ", "mean |difference|", "steps of the stored type"), strict=True
+        ):
+            panel.set_title(title, loc="left")
+            panel.set_xlabel(f"layer of {a}")
+        panels[1].set_yscale("log")
+        panels[2].set_yscale("log")
+        panels[0].set_ylim(bottom=0)
+        for panel in panels:
+            if panel.get_legend_handles_labels()[0]:
+                panel.legend()
+        answers = ", ".join(f"{role} {listed(distinct(where(table, role=role), 'answer'))}" for role in roles)
+        caption = (
+            f"{span(distinct(table, 'layer_a'))}; answers: {answers}. Dashed: the least mean difference that shows, "
+            "one value moved "
+            "by one step. A step doubles where gains cross a power of two, so fewer values seem to change in layers "
+            "with larger "
+            "gains. Layers without any difference are left out of the logarithmic panels. " + null_said(table)
+        )
+        shown = _together([where(table, role=role) for role in roles])
+        yield Picture(
+            f"figure-03-1-changes.{safe(a)}.{safe(b)}", f"{a} and {b}: what changed", caption, figure, (shown,)
+        )
+
+
+def _draw_changes(panels: list[Axes], table: Table, role: str, layers: list[str], of: tuple[int, int]) -> None:
+    """`of` is the place of the role, and how many roles there are."""
+    place, count = of
+    tint = colour(place)
+    at, n = np.array([layers.index(layer) for layer in texts(table, "layer_a")]), numbers(table, "n")
+    changed = numbers(table, "changed")
+    share = changed / n if all(isinstance(v, int) for v in values(table, "changed")) else changed
+    panels[0].bar(at + (place - (count - 1) / 2) * 0.8 / count, share, 0.8 / count, color=tint, label=role)
+    style: dict[str, Any] = {"color": tint, "marker": "o", "ms": 4, "lw": 1.4}
+    panels[1].plot(at, _positive(numbers(table, "mean_abs")), label=role, **style)
+    panels[1].plot(at, numbers(table, "smallest_update") / n, color=tint, ls="--", lw=1)
+    panels[2].plot(at, _positive(numbers(table, "mean_ulps")), label=f"{role}, mean", **style)
+    panels[2].plot(at, _positive(numbers(table, "largest_ulps")), color=tint, ls=":", lw=1.4, label=f"{role}, largest")
+    for panel in panels:
+        layer_ticks(panel, [layer or "outside" for layer in layers])
+
+
+def _positive(found: np.ndarray) -> np.ndarray:
+    """What a logarithmic scale can show."""
+    return np.where(found > 0, found, np.nan)
+
+
+def decay(survey: Survey) -> Iterator[Picture]:
+    """Early layers against late ones, with what the means alone give for the same layers."""
+    curves = survey.table("curves")
+    for role in distinct(curves, "role"):
+        pairs = list(grouped(where(curves, role=role), "a", "b"))
+        names = [f"{a} · {b}" for (a, b), _ in pairs]
+        figure, panels = page(2, 1, names_room(names, across=0.08), sharey=True)
+        for place, (_, table) in enumerate(pairs):
+            half = len(table.rows) // 2
+            for panel, metric in zip(panels, ("cosine", "pearson"), strict=True):
+                found = numbers(table, metric)
+                ends = mean(found[:half]), mean(found[half:])
+                panel.plot(ends, [place, place], color=NULL_COLOUR, lw=1)
+                panel.plot(
+                    ends[0], place, marker="o", color=colour(0), ls="", label="early half" if not place else None
+                )
+                panel.plot(ends[1], place, marker="D", color=colour(1), ls="", label="late half" if not place else None)
+            expected = numbers(table, "expected_cosine")
+            for part, marker in ((expected[:half], "o"), (expected[half:], "D")):
+                panels[0].plot(mean(part), place, marker=marker, mfc="none", color=NULL_COLOUR, ms=10, ls="")
+            spread_of = BEYOND / np.sqrt(numbers(table, "n")[:1] - 1)
+            panels[1].barh(place, 2 * spread_of, 0.6, -spread_of, color=NULL_COLOUR, alpha=0.25)
+        panels[0].set_yticks(range(len(pairs)), names, fontsize=9)
+        panels[0].invert_yaxis()
+        panels[0].set_xlabel("mean cosine")
+        panels[1].set_xlabel("mean Pearson")
+        panels[0].legend(loc="best")
+        caption = (
+            f"{role}: means over the first and the second half of the facing layers of {len(pairs)} pairs. Open grey "
+            "marks: the "
+            "cosine that means and standard deviations alone give for the same layers; a decay that they show too is "
+            "one of scale. "
+            "Grey bars: where the Pearson of one layer lies for 95 of 100 strangers."
+        )
+        yield Picture(f"decay.{role}", f"Early and late layers: {role}", caption, figure, (where(curves, role=role),))

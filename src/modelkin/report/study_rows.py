@@ -1,0 +1,26 @@
+"""Tables of a study by name, and axes of its pictures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modelkin.records import Study, Table
+from modelkin.report.figures.rows import Numbers
+
+MOST_TICKS = 9
+
+
+def named(study: Study, name: str) -> Table:
+    return next(table for table in study.tables if table.name == name)
+
+
+def plain_ticks(panel: Any, found: Numbers) -> None:
+    """A logarithmic axis over these numbers: a few round ones, written as plain numbers."""
+    known = found[found > 0]
+    low, high = (known.min() / 2, known.max() * 2) if known.size else (0.5, 2.0)
+    powers = range(-9, 7)
+    shown = [10.0**power * digit for power in powers for digit in (1, 2, 5) if low <= 10.0**power * digit <= high]
+    if len(shown) > MOST_TICKS:
+        shown = [10.0**power for power in powers if low <= 10.0**power <= high]
+    panel.set_xticks(shown, [f"{value:g}" for value in shown])
+    panel.minorticks_off()

@@ -1,0 +1,45 @@
+"""A survey as files: JSON, the page, one CSV a table and one a matrix, and every caption in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from modelkin.records import Matrix, Survey, Table
+from modelkin.report.files import table as csv_table
+from modelkin.report.files import to_json
+
+
+def write_survey(survey: Survey, page: str, folder: Path) -> list[Path]:
+    """survey.json and .txt, captions.txt, tables/NAME.csv, matrices/NAME.csv: the files, and the two folders."""
+    _write(folder / "tables", {f"{table.name}.csv": table_csv(table) for table in survey.tables})
+    _write(folder / "matrices", {f"{matrix.name}.csv": matrix_csv(matrix) for matrix in survey.matrices})
+    bodies = {"survey.json": to_json(survey), "survey.txt": page, "captions.txt": captions(survey)}
+    return [*_write(folder, bodies), folder / "tables", folder / "matrices"]
+
+
+def table_csv(table: Table) -> str:
+    return csv_table((dict(zip(table.columns, row, strict=True)) for row in table.rows), table.columns)
+
+
+def matrix_csv(matrix: Matrix) -> str:
+    """The first cell says what is measured; then a line a row."""
+    first = f"{matrix.metric} of"
+    lines = (
+        {first: name, **dict(zip(matrix.columns, values, strict=True))}
+        for name, values in zip(matrix.rows, matrix.values, strict=True)
+    )
+    return csv_table(lines, (first, *matrix.columns))
+
+
+def captions(survey: Survey) -> str:
+    """What every file shows, and what it would show between strangers."""
+    parts: list[Table | Matrix] = [*survey.tables, *survey.matrices]
+    return "\n".join(f"{it.name}\n  {it.title}\n  {it.caption}\n  Between strangers: {it.strangers}.\n" for it in parts)
+
+
+def _write(folder: Path, bodies: Mapping[str, str]) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, body in bodies.items():
+        (folder / name).write_text(body, encoding="utf-8", newline="")
+    return [folder / name for name in bodies]

@@ -1,0 +1,296 @@
+"""Figures from a survey made by hand: all are drawn, nothing is cut off, nulls stand beside, rows lie beside."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from modelkin.records import Matrix, Survey, SurveyCost, SurveyModel, Table, Value
+from modelkin.report.figures import FIGURES, Drawn, canvas, draw_all, drawing, gains, matrices, pairs
+from modelkin.report.figures.rows import numbers
+
+matplotlib = pytest.importorskip("matplotlib")
+
+MODELS = ("alpha", "한글-모형")
+LAYERS = tuple("012345")
+ROLE = "input_norm"
+RNG = np.random.default_rng(0)
+N = 64
+
+
+def table(name: str, columns: str, rows: list[tuple[Value, ...]]) -> Table:
+    return Table(
+        name=name, title=name, caption=f"{len(rows)} rows of {name}.", strangers="zero", columns=tuple(columns.split()),
+        rows=tuple(rows),
+    )  # fmt: skip
+
+
+def some(count: int) -> list[float]:
+    return [float(value) for value in RNG.uniform(0.1, 0.9, count)]
+
+
+def matrix(kind: str, names: tuple[str, ...], metric: str, values: np.ndarray | None = None) -> Matrix:
+    found = RNG.normal(0, 0.1, (len(names), len(names))) if values is None else values
+    return Matrix(
+        name=f"{kind}.{metric}", title=kind, caption="Some tensors.", strangers="zero", metric=metric, role=ROLE,
+        rows=names, columns=names, values=tuple(tuple(float(v) for v in row) for row in found),
+    )  # fmt: skip
+
+
+def survey_tables() -> Iterator[Table]:
+    a, b = MODELS
+    pair = (a, b)
+    each = [(model, layer) for model in MODELS for layer in LAYERS]
+    yield table("gains", "model role layer n mean std min max l2 l2_of_ones cv",
+                [(m, ROLE, layer, N, *some(5), 8.0, 0.1) for m, layer in each])  # fmt: skip
+    yield table("curves", "a b known role layer_a layer_b n cosine expected_cosine pearson l2",
+                [(*pair, "derived", ROLE, i, i, N, *some(4)) for i in LAYERS])  # fmt: skip
+    yield table("layer-pairs", "a b known role metric diagonal_mean off_mean off_expected dominance dominance_p",
+                [(*pair, "derived", ROLE, metric, *some(5)) for metric in ("cosine", "pearson")])  # fmt: skip
+    kinds = [("layer-0", d) for d in range(1, 6)] + [("equal-distance", d) for d in range(1, 6)]
+    kinds += [("layer-0", None), ("random-normal", 0), ("shuffled", 0), ("means-only", 0)]
+    spreads = "cosine_mean cosine_std pearson_mean pearson_std l2_mean l2_std"
+    yield table("baselines", f"model role baseline distance n {spreads}",
+                [(m, ROLE, kind, d, 3, *some(6)) for m in MODELS for kind, d in kinds])  # fmt: skip
+    yield table("groups", f"role layer group_a group_b n {spreads}",
+                [(ROLE, layer, "all", "all", 1, *some(6)) for layer in LAYERS])  # fmt: skip
+    yield table("input-minus-post", "model layer mean std", [(m, layer, *some(2)) for m, layer in each])
+    yield table("input-minus-post-pairs", "a b layer pearson p", [(*pair, layer, *some(2)) for layer in LAYERS])
+    yield table("pca", "centred model role layer pc1 pc2 pc3",
+                [(c, m, ROLE, layer, *some(3)) for c in ("no", "yes") for m, layer in each])  # fmt: skip
+    yield table("pca-explained", "centred component share correlation_with_layer_scale",
+                [(c, i, *some(2)) for c in ("no", "yes") for i in (1, 2, 3)])  # fmt: skip
+    yield table("ridges", "model role layer left right density",
+                [(m, ROLE, i, e / 4, (e + 1) / 4, *some(1)) for m, i in each for e in range(-2, 12)])  # fmt: skip
+    yield table("surface", "model role layer dimension value",
+                [(m, ROLE, layer, d, *some(1)) for m, layer in each for d in range(10)])  # fmt: skip
+    shown, at = "value_a value_b minus_mean_a minus_mean_b", ("derived", ROLE, "2", "2")
+    yield table("quartiles", f"a b known role layer_a layer_b chosen_by dimension quartile {shown}",
+                [(*pair, *at, "highest cosine of 6", d, 1 + d // 5, *some(4)) for d in range(20)])  # fmt: skip
+    steps = "mean_ulps one_ulp largest_ulps smallest_update"
+    yield table("changes", f"a b role layer_a layer_b n changed mean_abs {steps} answer",
+                [(*pair, ROLE, i, i, N, *some(6), "trained") for i in LAYERS])  # fmt: skip
+    yield table("windows", "a b role layer_a layer_b status windows n cosine rel_rmse z p bytes_equal",
+                [(*pair, r, i, i, "ok", 3, 900, *some(4), "no") for r in "kv" for i in LAYERS])  # fmt: skip
+    yield table("truncation", "a b role layer_a layer_b how rows cosine z p null_mean null_std",
+                [(*pair, "q", i, i, "leading rows", 9, *some(5)) for i in LAYERS])  # fmt: skip
+    aligned = "aligned_cosine aligned_null_mean aligned_null_std"
+    yield table("routers", f"a b layer_a layer_b experts cosine pearson {aligned} chose_their_own p",
+                [(*pair, i, i, 8, *some(5), 1, 0.6) for i in LAYERS])  # fmt: skip
+    yield table("bytes", "a b role tensors equal counted why_not_counted", [(*pair, ROLE, 6, 3, 1, "constant")])
+    yield table("tokens", "a b token id_a id_b cosine cosine_after_alignment held_out",
+                [(*pair, f"t{i}", i, i, *some(2), "yes" if i % 2 else "no") for i in range(40)])  # fmt: skip
+    rotated = "aligned_train aligned_held_out aligned_null"
+    yield table("embeddings", f"a b tokens mean std z random_pairs_a random_pairs_b {rotated}",
+                [(*pair, 40, *some(8))])  # fmt: skip
+    facts = {
+        "shared": 5,
+        "ordinary.a": 9,
+        "ordinary.b": 8,
+        "jaccard": 0.4,
+        "overlap": 0.6,
+        "same_ids": 2,
+        "id_pearson": 0.3,
+    }
+    yield table("vocabulary", "a b fact value", [(*pair, fact, value) for fact, value in facts.items()])
+
+
+def made_survey() -> Survey:
+    models = tuple(
+        SurveyModel(id=m, label=m, revision=None, family="f", parameters=1, layers=6, hidden=N) for m in MODELS
+    )
+    metrics = ("cosine", "centred_cosine", "rel_l2")
+    over = [matrix(f"models.{ROLE}.3", MODELS, metric) for metric in metrics]
+    over += [matrix(f"mixed.{ROLE}", ("alpha@1", "한글-모형@2"), metric) for metric in metrics]
+    over += [matrix(f"within.alpha.{ROLE}", LAYERS, metric) for metric in metrics]
+    over += [matrix(f"layers.alpha.한글-모형.{ROLE}", LAYERS, metric) for metric in ("cosine", "pearson")]
+    return Survey(
+        modelkin="0", seed=0, models=models, roles=(ROLE,), layers=("3",), tables=tuple(survey_tables()),
+        matrices=tuple(over), cost=SurveyCost(bytes=0, tensor_bytes=0, requests=0, seconds=0.0),
+    )  # fmt: skip
+
+
+SURVEY = made_survey()
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[Drawn, Path]:
+    folder = tmp_path_factory.mktemp("figures")
+    return draw_all(SURVEY, folder), folder
+
+
+@pytest.fixture(autouse=True)
+def style() -> Iterator[None]:
+    with matplotlib.rc_context(canvas.settings()):
+        yield
+
+
+def test_every_kind_is_drawn_as_png_and_svg_with_its_rows(drawn: tuple[Drawn, Path]) -> None:
+    done, folder = drawn
+    assert not done.missing
+    for kind in FIGURES:
+        names = [name for name in done.captions if name.startswith(kind.name)]
+        assert names, kind.name
+        for name in names:
+            assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+            assert "<svg" in (folder / f"{name}.svg").read_text(encoding="utf-8")
+            assert list(folder.glob(f"{name}*.csv")), name
+    assert {path.name for path in done.files} == {path.name for path in folder.iterdir()}
+
+
+def test_the_rows_beside_a_figure_are_those_of_the_table(drawn: tuple[Drawn, Path]) -> None:
+    _, folder = drawn
+    with (folder / f"figure-08-gains.{ROLE}.csv").open(encoding="utf-8", newline="") as stream:
+        header, *body = csv.reader(stream)
+    wanted = SURVEY.table("gains")
+    assert tuple(header) == wanted.columns
+    assert [tuple(row) for row in body] == [tuple(str(value) for value in row) for row in wanted.rows]
+
+
+def test_a_matrix_beside_a_figure_keeps_its_names(drawn: tuple[Drawn, Path]) -> None:
+    _, folder = drawn
+    path = folder / f"matrices-models.{ROLE}.3.models.{ROLE}.3.cosine.csv"
+    first = path.read_text(encoding="utf-8").splitlines()[0]
+    assert first == f",{MODELS[0]},{MODELS[1]}"
+
+
+def test_what_cannot_be_drawn_is_named_with_the_reason(tmp_path: Path) -> None:
+    only = msgspec.structs.replace(SURVEY, tables=(SURVEY.table("gains"),), matrices=())
+    told: list[tuple[int, int]] = []
+    done = draw_all(only, tmp_path, lambda *step: told.append(step))
+    assert list(done.captions) == [f"figure-08-gains.{ROLE}"]
+    assert done.missing.keys() == {kind.name for kind in FIGURES} - {"figure-08-gains"}
+    assert "the survey has no changes" in (tmp_path / "captions.txt").read_text(encoding="utf-8")
+    assert told[-1] == (len(FIGURES), len(FIGURES))
+
+
+def test_the_same_survey_makes_the_same_svg(drawn: tuple[Drawn, Path], tmp_path: Path) -> None:
+    _, folder = drawn
+    only = msgspec.structs.replace(SURVEY, tables=(SURVEY.table("gains"),), matrices=())
+    draw_all(only, tmp_path)
+    name = f"figure-08-gains.{ROLE}.svg"
+    assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_a_name_no_font_has_becomes_a_number_and_the_caption_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Warnings are errors here, so a box for a missing glyph would fail as well."""
+    monkeypatch.setattr(canvas, "families", lambda: ("DejaVu Sans",))
+    canvas._has_glyph.cache_clear()
+    only = msgspec.structs.replace(SURVEY, tables=(SURVEY.table("gains"),), matrices=())
+    done = draw_all(only, tmp_path)
+    canvas._has_glyph.cache_clear()
+    assert "model 2" in done.captions[f"figure-08-gains.{ROLE}"]
+    assert "model 2" in (tmp_path / f"figure-08-gains.{ROLE}.svg").read_text(encoding="utf-8")
+    with (tmp_path / f"figure-08-gains.{ROLE}.csv").open(encoding="utf-8") as stream:
+        assert MODELS[1] in stream.read()
+
+
+def test_mathematics_in_a_name_is_not_read_as_such() -> None:
+    assert not canvas.drawable("a$b$c")
+    assert canvas.drawable("Yi-1.5_6B")
+
+
+def test_the_null_stands_beside_every_curve() -> None:
+    picture = next(pairs.bars(SURVEY))
+    panel = picture.figure.axes[2]
+    lines = {line.get_label(): line for line in panel.get_lines()}
+    curves = SURVEY.table("curves")
+    np.testing.assert_allclose(lines["cosine from means alone"].get_ydata(), numbers(curves, "expected_cosine"))
+    np.testing.assert_allclose(lines["Pearson"].get_ydata(), numbers(curves, "pearson"))
+    band = panel.collections[0].get_paths()[0].get_extents()
+    assert band.ymax == pytest.approx(1.96 / np.sqrt(N - 1))
+    assert band.ymin == -band.ymax
+
+
+def test_captions_are_made_from_the_data() -> None:
+    picture = next(pairs.bars(SURVEY))
+    assert "20 of 64 dimensions" in picture.caption
+    assert "highest cosine of 6" in picture.caption
+    assert "Known to be derived" in picture.caption
+    surface = SURVEY.table("surface")
+    fewer = msgspec.structs.replace(surface, rows=tuple(row for row in surface.rows if int(row[3] or 0) < 4))
+    for shown, count in ((surface, 10), (fewer, 4)):
+        picture = next(gains.surface(msgspec.structs.replace(SURVEY, tables=(shown,))))
+        assert f"the first {count} dimensions" in picture.caption
+
+
+def test_heights_and_ridges_show_the_full_range() -> None:
+    values = numbers(SURVEY.table("surface"), "value")
+    for panel in next(gains.surface(SURVEY)).figure.axes[:2]:
+        low, high = panel.get_zlim()  # type: ignore[attr-defined]
+        assert low <= values.min()
+        assert high >= values.max()
+    ridges = SURVEY.table("ridges")
+    for panel in next(gains.ridges(SURVEY)).figure.axes:
+        low, high = panel.get_xlim()
+        assert low <= numbers(ridges, "left").min()
+        assert high >= numbers(ridges, "right").max()
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e6])
+def test_colours_cover_every_cell(scale: float) -> None:
+    cells = np.random.default_rng(1).standard_cauchy((9, 9)) * scale
+    cells[0, 0] = np.nan
+    along, across = canvas.norm_along(cells), canvas.norm_across(cells, strangers=0.1 * scale)
+    known = cells[np.isfinite(cells)]
+    for norm in (along, across):
+        assert norm.vmin <= known.min()
+        assert norm.vmax >= known.max()
+        assert norm(known).min() >= 0
+        assert norm(known).max() <= 1
+    assert across.vmin == -across.vmax
+    assert across(0.0) == pytest.approx(0.5)
+
+
+def test_cells_all_alike_have_a_scale_that_can_be_read() -> None:
+    norm = canvas.norm_along(np.ones((3, 3)))
+    assert norm.vmin < 1 < norm.vmax
+
+
+def test_a_thing_beside_itself_does_not_stretch_the_scale() -> None:
+    values = np.full((6, 6), 0.01)
+    np.fill_diagonal(values, 1.0)
+    values[0, 1] = -0.02
+    within = matrix(f"within.alpha.{ROLE}", LAYERS, "centred_cosine", values)
+    picture = next(matrices.within(msgspec.structs.replace(SURVEY, matrices=(within,))))
+    image = picture.figure.axes[0].get_images()[0]
+    assert image.norm.vmax == pytest.approx(0.02)
+
+
+def test_the_diagonal_is_in_the_range_where_it_sets_two_models_side_by_side() -> None:
+    values = np.full((6, 6), 0.01)
+    np.fill_diagonal(values, 0.97)
+    between = matrix(f"layers.alpha.한글-모형.{ROLE}", LAYERS, "pearson", values)
+    picture = next(pairs.layer_matrices(msgspec.structs.replace(SURVEY, matrices=(between,))))
+    assert picture.figure.axes[0].get_images()[0].norm.vmax == pytest.approx(0.97)
+
+
+def test_none_is_not_drawn_and_breaks_nothing(tmp_path: Path) -> None:
+    def emptied(it: Table) -> Table:
+        keep = {"n", "distance", "left", "right", "dimension", "tensors", "layer"}
+        kept = [i for i, name in enumerate(it.columns) if name in keep]
+        first = tuple(None if isinstance(v, float) and i not in kept else v for i, v in enumerate(it.rows[0]))
+        return msgspec.structs.replace(it, rows=(first, *it.rows[1:]))
+
+    chosen = ("gains", "curves", "quartiles", "changes", "windows", "routers", "baselines", "groups", "tokens")
+    holed = tuple(emptied(SURVEY.table(name)) for name in chosen)
+    done = draw_all(msgspec.structs.replace(SURVEY, tables=holed, matrices=()), tmp_path)
+    assert {name.partition(".")[0] for name in done.captions} >= {"figure-01-bars", "figure-08-gains", "routers"}
+
+
+def test_models_without_hangul_need_no_stand_in() -> None:
+    plain = msgspec.structs.replace(SURVEY, models=SURVEY.models[:1])
+    assert canvas.stand_ins(plain) == {}
+
+
+def test_names_of_pictures_are_names_of_files() -> None:
+    assert all(kind.name == kind.name.lower() and "/" not in kind.name for kind in FIGURES)
+    assert len({kind.name for kind in FIGURES}) == len(FIGURES)
+    assert drawing.FIGURES is FIGURES
