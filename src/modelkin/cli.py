@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,36 @@ class _Commands(click.Group):
             sys.exit(1)
 
 
+class _Lists(click.Command):
+    """Options that may be given several times also take several values at once: --control M1 M2 M3.
+
+    Only after the command has its own arguments: before that a word without a dash is one of those.
+    """
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(context, list(self._spelled_out(args)))
+
+    def _spelled_out(self, args: list[str]) -> Iterator[str]:
+        options = {name: one for one in self.params if isinstance(one, click.Option) for name in one.opts}
+        missing = sum(isinstance(one, click.Argument) for one in self.params)
+        several, values = "", 0
+        for place, word in enumerate(args):
+            if word == "--":
+                yield from args[place:]
+                return
+            if word.startswith("-") and word != "-" and not values:
+                one = options.get(word)
+                values = 0 if one is None or one.is_flag or one.count else 1
+                several = word if one is not None and one.multiple else ""
+            elif values:
+                values = 0
+            elif several and not missing:
+                yield several
+            else:
+                several, missing = "", missing - 1
+            yield word
+
+
 def _printable(text: object) -> str:
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(text))
 
@@ -77,7 +108,7 @@ def inspect(
     _show_inspection(record, json_to, out, all_layers)
 
 
-@main.command()
+@main.command(cls=_Lists)
 @click.argument("a")
 @click.argument("b")
 @click.option(
@@ -88,6 +119,12 @@ def inspect(
     help="How much to read: at most 1 MB of weights a model, 64 MB, or everything.",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Chooses the rows that are read.")
+@click.option(
+    "--candidates", metavar="MODEL …", multiple=True, help="Possible further parents or relatives, compared with both."
+)
+@click.option(
+    "--control", metavar="MODEL …", multiple=True, help="Models that should be strangers, shown beside the pair."
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be read, and stop.")
 @click.option("--fail-on", type=click.Choice(["related"]), help="Exit with 10 on this outcome.")
 @output_options
@@ -97,6 +134,8 @@ def compare(
     b: str,
     budget: Any,
     seed: int,
+    candidates: tuple[str, ...],
+    control: tuple[str, ...],
     dry_run: bool,
     fail_on: str | None,
     json_to: str | None,
@@ -108,7 +147,7 @@ def compare(
     from modelkin.compare import compare as compared
     from modelkin.console import progress_bar
 
-    options = CompareOptions(budget, seed, read_options(how))
+    options = CompareOptions(budget, seed, read_options(how), candidates, control)
     if dry_run:
         for line in plan(a, b, options):
             click.echo(line)

@@ -8,14 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
 from zlib import crc32
 
+import msgspec
 import numpy as np
 
-from modelkin import __version__
+from modelkin import __version__, beside
 from modelkin.architectures import Anatomy, identify
 from modelkin.checkpoint import Checkpoint
+from modelkin.claims import read_claims, seen_from, weighed
 from modelkin.errors import NothingComparable
 from modelkin.full import ask_every_neuron
 from modelkin.inspection import SMALL_FILE, identity, open_model
@@ -35,7 +36,20 @@ from modelkin.questions import (
 from modelkin.questions.layers import LAYER_MAP
 from modelkin.questions.neurons import NEURONS
 from modelkin.questions.pooled import POOLED
-from modelkin.records import Answer, Comparison, Cost, Cut, Evidence, KeptRows, Party, Reads, Unanswered
+from modelkin.records import (
+    Answer,
+    BudgetName,
+    Claims,
+    Comparison,
+    Cost,
+    Cut,
+    Evidence,
+    KeptRows,
+    Party,
+    Reads,
+    Side,
+    Unanswered,
+)
 from modelkin.sampling.readings import Floats, Readings, bytes_of, digests, keep, portrait, read
 from modelkin.sources import ReadOptions
 from modelkin.sources.local import LocalSource
@@ -45,20 +59,62 @@ from modelkin.verdict.policy import tally
 
 QUICK_STAGES = (1, 2)  # asked by every budget, from rows that the record keeps
 Arrays = dict[Cut, Floats]
+Further = tuple[Anatomy, ...]
 
 
 @dataclass(frozen=True)
 class CompareOptions:
-    budget: Literal["quick", "standard", "full"] = "standard"
+    """`candidates`: possible further parents, siblings, outgroups; `controls`: models that should be strangers."""
+
+    budget: BudgetName = "standard"
     seed: int = 0
     reading: ReadOptions = field(default_factory=ReadOptions)
+    candidates: tuple[str, ...] = ()
+    controls: tuple[str, ...] = ()
 
 
 def compare(a: str, b: str, options: CompareOptions = CompareOptions(), progress: Progress = no_progress) -> Comparison:
     """Do the weights of b descend from those of a, or the reverse?"""
     began = time.perf_counter()
-    with open_pair(a, b, options, progress) as pair:
-        return _resumable(pair, began, progress, options.reading.cache)
+    with open_pair(a, b, options, progress) as pair, _further(options, progress) as (controls, candidates):
+        found = _resumable(pair, began, progress, options.reading.cache)
+        return _beside(found, pair, controls, candidates, progress) if controls or candidates else found
+
+
+@contextmanager
+def _further(options: CompareOptions, progress: Progress) -> Iterator[tuple[Further, Further]]:
+    """Controls and candidates, open and identified."""
+
+    def opened(model: str) -> Checkpoint:
+        return _open(model, options, progress, hashed=True)
+
+    with beside.opened(options.controls, opened) as controls, beside.opened(options.candidates, opened) as candidates:
+        yield controls, candidates
+
+
+def _beside(found: Comparison, pair: Pair, controls: Further, candidates: Further, progress: Progress) -> Comparison:
+    """The comparison with what was found of the further models; its cost stays that of the pair."""
+
+    def compared(further: Pair) -> Comparison:
+        return compare_pair(further, time.perf_counter())
+
+    strangers = beside.compared(pair, controls, "control", compared, progress)
+    kin = beside.compared(pair, candidates, "candidate", compared, progress)
+    told = msgspec.structs.replace(found, controls=strangers, candidates=kin)
+    return msgspec.structs.replace(told, a=_weighed(told, "a"), b=_weighed(told, "b"))
+
+
+def _weighed(found: Comparison, side: Side) -> Party:
+    """A party with what the evidence says to its claims."""
+    mine, other = (found.a, found.b) if side == "a" else (found.b, found.a)
+    verdict = found.verdict
+    judged = {
+        row.id: seen_from("a", row.outcome, row.direction, row.kinds)
+        for row in (*found.candidates, *found.controls)
+        if row.side == side
+    }
+    judged[other.id] = seen_from(side, verdict.outcome, verdict.direction, verdict.kinds)
+    return msgspec.structs.replace(mine, claims=weighed(mine.claims, judged))
 
 
 @contextmanager
@@ -106,7 +162,24 @@ def plan(a: str, b: str, options: CompareOptions = CompareOptions()) -> list[str
     with open_pair(a, b, options, hashed=False) as pair:
         asked = [question for stages in _rungs(pair) for question in QUESTIONS if question.stage in stages]
         lines = [_plan_line(pair, question) for question in asked]
-        return [*lines, _plan_of_all(pair)] if pair.budget == "full" else lines
+        return [*lines, *([_plan_of_all(pair)] if pair.budget == "full" else ()), *_plan_beside(pair, options)]
+
+
+def _plan_beside(pair: Pair, options: CompareOptions) -> list[str]:
+    """A line for every further model and side of the pair."""
+    with _further(options, no_progress) as (controls, candidates):
+        wanted = [*beside.pairs(pair, controls, "control"), *beside.pairs(pair, candidates, "candidate")]
+        return [_plan_further(side, further) for side, further in wanted]
+
+
+def _plan_further(side: Side, pair: Pair) -> str:
+    asked = [question for stages in _rungs(pair) for question in QUESTIONS if question.stage in stages]
+    plans = [cuts for cuts in (planned(question, pair) for question in asked) if not isinstance(cuts, Unanswered)]
+    mine, theirs = (
+        bytes_of(anatomy, dict.fromkeys(cut for cuts in plans for cut in cuts[place]))
+        for place, anatomy in enumerate((pair.a, pair.b))
+    )
+    return f"{pair.b.checkpoint.id} with {side.upper()}: {mine:,} + {theirs:,} bytes"
 
 
 def _plan_line(pair: Pair, question: Question) -> str:
@@ -151,8 +224,8 @@ def compare_pair(
         tokenizers = tokenizers_of(pair)
     _something_asked(pair, found)
     answers = adjusted(found)
-    parties = party(pair.a), party(pair.b)
-    return Comparison(
+    parties = [party(anatomy, _claims(anatomy, pair.budget)) for anatomy in (pair.a, pair.b)]
+    made = Comparison(
         modelkin=__version__,
         policy=POLICY,
         seed=pair.seed,
@@ -169,6 +242,12 @@ def compare_pair(
         reads=reads,
         cost=cost(pair, time.perf_counter() - began),
     )
+    return msgspec.structs.replace(made, a=_weighed(made, "a"), b=_weighed(made, "b"))
+
+
+def _claims(anatomy: Anatomy, budget: BudgetName) -> Claims:
+    """Of a card and its like: a request or two more, which `quick` does not spend."""
+    return Claims() if budget == "quick" else read_claims(anatomy.checkpoint)
 
 
 def _is_same(identity: Answer) -> bool:
@@ -255,7 +334,7 @@ def _sides(pair: Pair, arrays: tuple[Arrays, Arrays]) -> tuple[Readings, Reading
     return Readings(portrait(pair.a), arrays[0]), Readings(portrait(pair.b), arrays[1])
 
 
-def party(anatomy: Anatomy) -> Party:
+def party(anatomy: Anatomy, claims: Claims = Claims()) -> Party:
     known = identity(anatomy.checkpoint, anatomy)
     return Party(
         id=known.id,
@@ -266,7 +345,7 @@ def party(anatomy: Anatomy) -> Party:
         hidden=known.hidden,
         vocabulary=known.vocabulary,
         files=known.files,
-        claims={},
+        claims=claims,
     )
 
 

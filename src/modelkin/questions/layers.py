@@ -11,7 +11,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from modelkin.architectures import Anatomy
 from modelkin.questions.layer_cells import (
@@ -32,18 +31,13 @@ from modelkin.sampling.facing import facing
 from modelkin.sampling.offsets import offset
 from modelkin.sampling.readings import Readings
 from modelkin.stats import better_of, holm, importance_order, total_fixed_points
+from modelkin.stats.layer_path import ALPHA, Table, cell_scores, layer_path
 
 FEWEST_ROWS = 8
 STANDARD_BYTES = 28 << 20  # of the 64 MB a model that all questions together may read
-ALPHA = -6.0  # log10 of what a cell's p may be after Holm to count as a layer found
-MOST_SCORE = 40.0  # beyond this a cell is certain, and the order of the layers decides between certain ones
-# In units of log10 p. A layer found is worth 6 or more and costs at most 5 to enter and to leave, so none is passed by.
-SKIP, BACK, NEW, DRIFT, MOST_DRIFT = 1.0, 1.5, 1.0, 0.01, 1.0
 ORDERED = -3.0  # log10 p at which rows count as sorted by size
 MOST_CHECKED = 12  # layers
 DOUBTED = -3.0  # log10 p from which on it is asked whether the layers that were added up are independent
-
-Table = NDArray[np.float64]
 
 
 def layer_map(evidence: Evidence) -> tuple[tuple[str, str | None], ...]:
@@ -118,7 +112,7 @@ def _answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
     significance = _significance(cells, beside)
     if significance.log10_pvalue <= DOUBTED and _repeats(raw_a, rng) and _repeats(raw_b, rng):
         significance = _significance(cells, [])
-    path = _path(_scores(cells))
+    path = layer_path(_scores(cells))
     found = [cells[i][j] for j, i in enumerate(path) if i is not None]
     findings = tuple(_finding(cells, mine, theirs[j].name, j, i) for j, i in enumerate(path))
     return weighed(
@@ -157,34 +151,7 @@ def _repeats(raw: Raw, rng: np.random.Generator) -> bool:
 
 def _scores(cells: Sequence[Sequence[Cell]]) -> Table:
     """(layers of a, layers of b): -log10 p after Holm where that may count, else -inf."""
-    adjusted = np.array(holm([cell.significance.log10_pvalue for row in cells for cell in row]))
-    scores = np.where(adjusted <= ALPHA, np.minimum(-adjusted, MOST_SCORE), -math.inf)
-    return np.asarray(scores.reshape(len(cells), -1), dtype=np.float64)
-
-
-def _path(scores: Table) -> list[int | None]:
-    """For every layer of b the layer of a that it continues, or None: the greatest score less the costs of the way."""
-    costs = _costs(len(scores))
-    gains = np.vstack([scores, np.zeros(scores.shape[1])])
-    best, came = gains[:, 0], []
-    for gain in gains[:, 1:].T:
-        ways = best[:, None] - costs
-        came.append(np.argmax(ways, axis=0))
-        best = np.max(ways, axis=0) + gain
-    states = [int(np.argmax(best))]
-    for step in reversed(came):
-        states.append(int(step[states[-1]]))
-    return [state if state < len(scores) else None for state in reversed(states)]
-
-
-def _costs(layers: int) -> Table:
-    """From the layer that the one before continues, to the next: one on is free; the last state is a new layer."""
-    ahead = np.arange(layers)[None, :] - np.arange(layers)[:, None] - 1
-    drift = np.minimum(DRIFT * np.abs(ahead), MOST_DRIFT)
-    costs = np.full((layers + 1, layers + 1), NEW)
-    costs[:layers, :layers] = np.select([ahead > 0, ahead < 0], [SKIP + drift, BACK + drift], 0.0)
-    costs[layers, layers] = 0.0
-    return costs
+    return cell_scores(holm([cell.significance.log10_pvalue for row in cells for cell in row]), len(cells))
 
 
 def _finding(cells: Sequence[Sequence[Cell]], mine: Sequence[Layer], b: str, j: int, i: int | None) -> LayerFinding:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from modelkin.records.comparison import (
+    Beside,
+    BriefAnswer,
+    BudgetName,
+    Claims,
     Comparison,
     Cost,
     Direction,
@@ -13,7 +17,10 @@ from modelkin.records.comparison import (
     Party,
     Reads,
     Shared,
+    Side,
+    Standing,
     Verdict,
+    WeighedClaim,
 )
 from modelkin.records.evidence import (
     Answer,
@@ -50,6 +57,10 @@ __all__ = [
     "AnatomyRow",
     "Answer",
     "Assumption",
+    "Beside",
+    "BriefAnswer",
+    "BudgetName",
+    "Claims",
     "Comparison",
     "Cost",
     "Cut",
@@ -82,8 +93,10 @@ __all__ = [
     "Role",
     "SetApart",
     "Shared",
+    "Side",
     "Significance",
     "Slot",
+    "Standing",
     "StoredRows",
     "Study",
     "Survey",
@@ -94,4 +107,5 @@ __all__ = [
     "Unanswered",
     "Value",
     "Verdict",
+    "WeighedClaim",
 ]

@@ -11,6 +11,9 @@ from modelkin.records.models import FileFact, Json
 from modelkin.records.sampling import Portrait, ReadDigest, StoredRows
 
 Outcome = Literal["related", "unrelated", "undecided"]
+Side = Literal["a", "b"]
+Standing = Literal["confirmed", "contradicted", "cannot be told"]
+BudgetName = Literal["quick", "standard", "full"]
 Direction = Literal["a->b", "b->a", "neither", "unknown"]
 Kind = Literal[
     "identical",
@@ -32,6 +35,26 @@ Kind = Literal[
 ]
 
 
+class WeighedClaim(msgspec.Struct, frozen=True):
+    """A claimed base beside the evidence."""
+
+    base_model: str
+    standing: Standing
+    why: str
+
+
+class Claims(msgspec.Struct, frozen=True, kw_only=True):
+    """What a model says of its own origin; never evidence. `read` is False where nobody looked."""
+
+    read: bool = False
+    base_model: tuple[str, ...] = ()
+    relation: str | None = None
+    license: str | None = None
+    said_in: dict[str, tuple[str, ...]] = {}
+    notes: tuple[str, ...] = ()
+    findings: tuple[WeighedClaim, ...] = ()
+
+
 class Party(msgspec.Struct, frozen=True, kw_only=True):
     """One of the two models, as it was when it was read."""
 
@@ -43,7 +66,7 @@ class Party(msgspec.Struct, frozen=True, kw_only=True):
     hidden: int | None
     vocabulary: int | None
     files: tuple[FileFact, ...]
-    claims: Json
+    claims: Claims = Claims()
 
 
 class KindShare(msgspec.Struct, frozen=True):
@@ -112,6 +135,35 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
+class BriefAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """One question's answer beside the pair: the count and its p, or why there is none."""
+
+    question: str
+    statistic: float | None = None
+    n: int | None = None
+    log10_pvalue: float | None = None
+    strangers: str | None = None
+    unanswered: str | None = None
+
+
+class Beside(msgspec.Struct, frozen=True, kw_only=True):
+    """A further model compared with one of the two. `outcome` is None where nothing of them could be compared.
+
+    `direction` reads with the further model as b: "a->b" means that it descends from the one of the pair.
+    """
+
+    id: str
+    revision: str | None
+    side: Side = msgspec.field(name="with")
+    budget: BudgetName
+    outcome: Outcome | None
+    kinds: tuple[KindShare, ...] = ()
+    direction: Direction = "unknown"
+    sentence: str
+    answers: tuple[BriefAnswer, ...] = ()
+    bytes: int = 0
+
+
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """The result. All views are functions of it."""
 
@@ -119,13 +171,14 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     modelkin: str
     policy: str
     seed: int
-    budget: Literal["quick", "standard", "full"]
+    budget: BudgetName
     a: Party
     b: Party
     verdict: Verdict
     answers: tuple[Evidence | Unanswered, ...]
     alignment: Json | None = None
-    controls: tuple[Json, ...] = ()
+    controls: tuple[Beside, ...] = ()
+    candidates: tuple[Beside, ...] = ()
     not_evidence: tuple[NotEvidence, ...] = ()
     tokenizers: Json | None = None
     rows: KeptRows | None = None

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from modelkin.records import Comparison, Evidence, Json, NotEvidence, Party, Unanswered
+from modelkin.report.comparison_beside import beside_tables, claims_lines
 from modelkin.report.text import plain, size
 
 STYLES = {"related": "bold cyan", "unrelated": "bold green", "undecided": "bold yellow"}
@@ -51,6 +52,8 @@ def comparison_page(comparison: Comparison) -> RenderableType:
         *_bullets("Why", _why(comparison)),
         *_bullets("Answers that cannot count", _does_not_count(comparison)),
         *_layer_map(comparison),
+        *_bullets("What the models say of themselves: claims, not evidence", claims_lines(comparison)),
+        *beside_tables(comparison, LABELS),
         *_not_evidence(comparison.not_evidence),
         *_bullets("What this cannot say", comparison.verdict.limits),
         _cost(comparison),

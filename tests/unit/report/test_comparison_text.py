@@ -35,7 +35,6 @@ def party(name: str, layers: int = 24) -> Party:
         hidden=4096,
         vocabulary=32_000,
         files=(),
-        claims=None,
     )
 
 

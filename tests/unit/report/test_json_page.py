@@ -52,7 +52,7 @@ RECORDS = structs(Comparison, {})
 def test_every_field_is_named_and_no_other(name: str) -> None:
     record = RECORDS[name]
     tag = ["answer"] if record in (Evidence, Unanswered) else []
-    assert sorted(named(name)) == sorted([*tag, *record.__struct_fields__])  # type: ignore[attr-defined]
+    assert sorted(named(name)) == sorted([*tag, *record.__struct_encode_fields__])  # type: ignore[attr-defined]
 
 
 def test_there_is_a_section_for_every_record_and_no_more() -> None:

@@ -1,0 +1,131 @@
+"""Who is whose counterpart, by signature or under a rotation; and the rotation that counterparts show.
+
+Signs of what a gated neuron reads and writes are free (both may be flipped), so only the size of their cosine counts.
+Before every assignment the neurons of one side are renumbered at random: where nothing can be told apart, chance
+decides, and for every way of looking anew.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from modelkin.alignment.sides import BlockPair, Sides, unit
+from modelkin.stats.arrays import rank_scores
+from modelkin.stats.rencontres import log_rencontres_tail
+
+Floats = NDArray[np.float32]
+Indices = NDArray[np.intp]
+Rotation = NDArray[np.float32]  # (d of a, d of b): a row of a times it is a row of b
+NEGLIGIBLE = 1e-5  # of the largest singular value: a direction that no counterpart showed
+LN10 = math.log(10)
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """For every neuron of b that was asked, the neuron of a that each way of looking chose; -1 where none was left."""
+
+    views: tuple[Indices, ...]
+
+    @property
+    def two(self) -> NDArray[np.bool_]:
+        """Neurons on which the first two ways of looking agree."""
+        first, second = self.views[:2]
+        return np.asarray((first == second) & (first >= 0))
+
+    @property
+    def three(self) -> NDArray[np.bool_]:
+        """… and the third as well; nobody where there are but two."""
+        return self.two & (self.views[2] == self.views[0]) if len(self.views) > 2 else np.zeros_like(self.two)
+
+    @property
+    def asked(self) -> int:
+        return int((self.views[0] >= 0).sum())
+
+    @property
+    def log10_pvalue(self) -> float:
+        """Of the agreement, if two ways of looking at strangers chose apart from each other: then one agrees."""
+        return log_rencontres_tail(self.asked, int(self.two.sum())) / LN10
+
+
+def assigned(likeness: NDArray[np.floating], rng: np.random.Generator) -> Indices:
+    """One-to-one, the greatest sum: for every row the column it got, -1 where columns ran out."""
+    hidden = rng.permutation(likeness.shape[1])
+    rows, columns = linear_sum_assignment(likeness[:, hidden], maximize=True)
+    chosen = np.full(len(likeness), -1, dtype=np.intp)
+    chosen[rows] = hidden[columns]
+    return chosen
+
+
+def by_signature(left: Sequence[Floats], right: Sequence[Floats], rng: np.random.Generator) -> Choice:
+    """The nearest, by scored signatures of a and of b, one array a way of looking."""
+    sides = zip(left, right, strict=True)
+    return Choice(tuple(assigned(2 * b @ a.T - np.sum(a**2, axis=1), rng) for a, b in sides))
+
+
+def scored(signatures: Floats) -> Floats:
+    """Every number by its place among those of its layer, so that no operator outweighs another.  (n, p) -> (n, p)"""
+    return rank_scores(signatures.T).T.astype(np.float32)
+
+
+def by_rotation(sides: Sides, pair: BlockPair, rotation: Rotation, ways: int = 3) -> Choice:
+    views = sides.views(pair)[:ways]
+    return Choice(tuple(assigned(np.abs(turned(b, rotation) @ a.T), sides.rng) for a, b in views))
+
+
+def turned(rows: Floats, rotation: Rotation) -> Floats:
+    """Unit rows of b in the coordinates of a, length one again."""
+    return unit(rows @ rotation.T)
+
+
+def likeness(sides: Sides, pair: BlockPair, rotation: Rotation, choice: Choice) -> NDArray[np.float64]:
+    """|cosine| of every neuron of b, by the first way of looking, with the one that it chose."""
+    a, b = sides.views(pair)[0]
+    asked = np.flatnonzero(choice.views[0] >= 0)
+    cosines = np.einsum("ij,ij->i", turned(b[asked], rotation), a[choice.views[0][asked]], dtype=np.float64)
+    return np.asarray(np.abs(cosines))
+
+
+def anchors(sides: Sides, pair: BlockPair, choice: Choice, rotation: Rotation | None) -> tuple[Floats, Floats]:
+    """Rows of a and of b that belong together, (m, d of a) and (m, d of b), signs settled.
+
+    Gates have no free sign, nor has anything where there is no gate. Without a rotation yet, nothing else can be told.
+    """
+    agreed = np.flatnonzero(choice.two)
+    chosen = choice.views[0][agreed]
+    gates = sides.has_gates(pair)
+    left, right = [], []
+    for view, (a, b) in enumerate(sides.views(pair)):
+        mine, theirs = a[chosen], b[agreed]
+        if gates and view > 0:
+            if rotation is None:
+                continue
+            signs = np.sign(np.einsum("ij,ij->i", turned(theirs, rotation), mine))
+            theirs = theirs * signs[:, None]
+        left.append(mine)
+        right.append(theirs)
+    return np.concatenate(left), np.concatenate(right)
+
+
+def procrustes(left: Floats, right: Floats) -> Rotation:
+    """The rotation that takes rows of `left` nearest to those of `right`; nothing is said of directions not shown.
+
+    With few rows, from their spans, without forming the product of the widths. [Schönemann 1966]
+    """
+    narrow = min(left.shape[1], right.shape[1])
+    if 2 * len(left) <= narrow:
+        (ql, rl), (qr, rr) = np.linalg.qr(left.T), np.linalg.qr(right.T)
+        return np.asarray(ql @ isometry(rl @ rr.T) @ qr.T, dtype=np.float32)
+    return isometry(left.T @ right)
+
+
+def isometry(product: NDArray[np.floating]) -> Rotation:
+    """The nearest matrix whose singular values are one, or zero where those of the product are."""
+    u, s, vt = np.linalg.svd(product, full_matrices=False)
+    rank = int(np.count_nonzero(s > NEGLIGIBLE * s[:1]))
+    return np.asarray(u[:, :rank] @ vt[:rank], dtype=np.float32)

@@ -1,0 +1,176 @@
+"""What kind of relation, which way, how much and where: everything that is said of a pair after a rejection."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from modelkin.records.comparison import Direction, Kind, Shared
+from modelkin.records.models import Role
+
+MergeMethod = Literal["linear", "slerp", "ties", "dare", "passthrough", "unknown"]
+
+
+class Lattice(msgspec.Struct, frozen=True):
+    """The values of a tensor lie on a grid: `name` of the code, how many values share one scale (`group`)."""
+
+    name: str  # int8, int4, nf4, fp4, fp8, codes
+    group: str  # tensor, row, or a number of columns
+    levels: int  # most different values found in any group
+
+
+class Spectra(msgspec.Struct, frozen=True, kw_only=True):
+    """Singular values of a tensor pair. `rank` counts those of the difference above what rounding alone can reach.
+
+    `capped`: there may be more. `strength`: the largest over that edge, `next`: the first that does not count over it.
+    `leading_a` and `leading_b`: the share of the difference that lies in the leading singular directions of each.
+    `bulk` and `outliers`: cosine of the two matrices without their leading directions, and of what these hold.
+    """
+
+    rank: int
+    capped: bool
+    strength: float
+    next: float
+    leading_a: float
+    leading_b: float
+    bulk: float
+    outliers: float
+    effective_rank_a: float
+    effective_rank_b: float
+
+
+class TensorFact(msgspec.Struct, frozen=True, kw_only=True):
+    """One tensor of a beside one of b: b ≈ slope · a, and what is left over.
+
+    `same`: share of values equal to the bit. `moved` and `rows`: the steps of the number format that changed values
+    took (median), and how many of the rows asked found their own counterpart.
+    """
+
+    a: str
+    b: str
+    role: Role
+    layer: str  # of b
+    shape: tuple[int, ...]
+    values: int
+    dtype_a: str
+    dtype_b: str
+    slope: float
+    difference: float
+    correlation: float | None
+    same: float
+    moved: float | None
+    zeros_a: float
+    zeros_b: float
+    emptied_b: bool  # every value of b is that of a or zero
+    emptied_a: bool
+    cast_b: str | None  # b is a rounded to this format
+    cast_a: str | None
+    held_a: str  # the coarsest format that holds every value
+    held_b: str
+    kurtosis_a: float | None
+    kurtosis_b: float | None
+    norm_a: float
+    norm_b: float
+    from_one_a: float | None = None  # of gains: how far they lie from one, where training found them
+    from_one_b: float | None = None
+    lattice_a: Lattice | None = None
+    lattice_b: Lattice | None = None
+    nearest: float | None = None  # share of the other's values whose nearest grid value is the one stored
+    spectra: Spectra | None = None
+    rows: int = 0
+    found: int = 0
+
+
+class TokenFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Vocabularies by their rows. `near_mean`: how far rows of tokens that only one has lie from the mean of all rows,
+    beside how far the others lie (median over median); between two ordinary sets of rows it is near one."""
+
+    tokens_a: int
+    tokens_b: int
+    shared: int
+    moved_ids: int
+    only_a: int
+    only_b: int
+    near_mean_a: float | None = None
+    near_mean_b: float | None = None
+    found: float | None = None  # share of shared tokens whose rows find each other
+
+
+class KindFound(msgspec.Struct, frozen=True):
+    """A kind, how sure (None: it was counted, not estimated), why, and what would be seen between strangers."""
+
+    kind: Kind
+    probability: float | None
+    why: str
+    strangers: str
+
+
+class PartShare(msgspec.Struct, frozen=True):
+    """One role, or one layer of the child: share of its parameters that was inherited, 95 % interval."""
+
+    part: str
+    parameters: int
+    fraction: float
+    low: float
+    high: float
+
+
+class MergeWeights(msgspec.Struct, frozen=True):
+    """Of one layer (empty: what belongs to none): a weight a source, and the share that they leave unexplained."""
+
+    layer: str
+    weights: tuple[float, ...]
+    unexplained: float
+
+
+class Merge(msgspec.Struct, frozen=True, kw_only=True):
+    """One model as a mixture of others. `gain`: how much of the distance to its nearest source the mixture explains,
+    for methods that drop changes to a `base`: of the distance to that.
+
+    By a sibling that has no part in it the gain is the squared cosine of two changes, at most about 0.1; by strangers
+    zero; a checkpoint half-way between two others reaches 0.5.
+    """
+
+    merged: str
+    sources: tuple[str, ...]
+    method: MergeMethod
+    weights: tuple[float, ...]
+    layers: tuple[MergeWeights, ...]
+    gain: float
+    unexplained: float
+    missing_parent: bool
+    marks: tuple[str, ...]
+    base: str | None = None
+    density: float | None = None
+    condition: float | None = None
+    origins: tuple[tuple[str, str, str], ...] = ()  # layer of the merged model, source, its layer
+
+
+class Triplet(msgspec.Struct, frozen=True, kw_only=True):
+    """The pair and a third relative: the cosine at each corner, 95 % interval. Near zero: that one lies between."""
+
+    third: str
+    at_a: tuple[float, float, float]
+    at_b: tuple[float, float, float]
+    at_third: tuple[float, float, float]
+    shape: Literal["a between", "b between", "third between", "star", "unclear"]
+
+
+class Relation(msgspec.Struct, frozen=True, kw_only=True):
+    """Asked only after a rejection. `drawing` is the layer map in text, a line a layer of b."""
+
+    kinds: tuple[KindFound, ...]
+    direction: Direction
+    direction_probability: float | None
+    direction_reasons: tuple[str, ...]
+    shared: Shared | None
+    by_role: tuple[PartShare, ...] = ()
+    by_layer: tuple[PartShare, ...] = ()
+    layer_map: tuple[tuple[str, str | None], ...] = ()
+    drawing: tuple[str, ...] = ()
+    tensors: tuple[TensorFact, ...] = ()
+    tokens: TokenFacts | None = None
+    merge: Merge | None = None
+    triplets: tuple[Triplet, ...] = ()
+    limits: tuple[str, ...] = ()

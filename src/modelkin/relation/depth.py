@@ -1,0 +1,59 @@
+"""Layers repeated, left out or put in between, by the layer map and by what the layers without a counterpart are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from modelkin.records import Kind, Role, Slot
+from modelkin.relation.inheritance import rows_found
+from modelkin.relation.reading import LayerMap, Weights, in_layer
+
+ROWS = 64
+FEWEST_FOUND = 8  # of 64 rows; between two layers of any model about one is found
+
+
+@dataclass(frozen=True)
+class Depth:
+    """A change of depth, and which of the two was made by it."""
+
+    kind: Kind
+    child: str  # "a" or "b"
+    why: str
+
+
+def depth_change(a: Weights, b: Weights, layers: LayerMap, rng: np.random.Generator) -> Depth | None:
+    """None where every layer has one counterpart, or where too little is known."""
+    used = Counter(name for _, name in layers if name is not None)
+    repeated = sum(count - 1 for count in used.values())
+    if repeated:
+        return Depth("depth-upscale", "b", f"{repeated} layers of b continue a layer of a that another continues too")
+    alone_a = [name for name in a.layers if name not in used]
+    alone_b = [name for name, other in layers if other is None]
+    if not used or bool(alone_a) == bool(alone_b):
+        return None
+    weights, alone, child = (a, alone_a, "a") if alone_a else (b, alone_b, "b")
+    doubled = [name for name in alone if _has_double(weights, name, rng)]
+    if len(doubled) * 2 >= len(alone):
+        return Depth("depth-upscale", child, f"{len(doubled)} layers of {child} are doubles of others of its own")
+    other = "b" if child == "a" else "a"
+    return Depth(
+        "depth-prune", other, f"{other} has {len(alone)} of the layers of {child} less, and no layer of its own"
+    )
+
+
+def _has_double(weights: Weights, name: str, rng: np.random.Generator) -> bool:
+    """Whether rows of this layer stand in another layer of the same model, at their own places."""
+    up = in_layer(Slot(Role.UP), name)
+    if up not in weights.slots:
+        return False
+    rows = weights.read(up, slice(0, ROWS))
+    for other in weights.layers:
+        slot = in_layer(Slot(Role.UP), other)
+        if other == name or slot not in weights.slots or weights.shape(slot) != weights.shape(up):
+            continue
+        if rows_found(weights.read(slot, slice(0, ROWS)), rows, Role.UP, rng)[1] >= FEWEST_FOUND:
+            return True
+    return False

@@ -1,0 +1,199 @@
+"""Who came first. Counted losses of information speak first, then third relatives, then the fitted model; never dates.
+
+A move that loses something points at the one that lost: what is on a grid was put there, what is empty was emptied, a
+part was taken from a whole. Third relatives can show that two are siblings. The rest is a fitted order, told as a
+probability; below 0.9 the answer is unknown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from modelkin.records import Direction
+from modelkin.records.relation import Merge, TensorFact, TokenFacts, Triplet
+from modelkin.relation.depth import Depth
+from modelkin.relation.learned import direction_features, fitted
+from modelkin.relation.tensors import linear
+
+SURE = 0.9
+# The fitted order takes for granted that one descends from the other. For siblings that is false, and the fit is as
+# sure of them (see its provenance); and a child that moved little lies where its parent lies. So neither the fit nor a
+# third relative alone names a parent: they can only say that nobody is.
+ALONE = False
+MOST = 0.5  # share of matrices that must show a loss
+NEW_ROWS = 0.6  # times the usual distance from the mean row, below which rows were added
+EMPTIED = 0.005
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """`probability` is None where the direction was counted, and with `neither` or `unknown`."""
+
+    direction: Direction
+    probability: float | None
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Clues:
+    """What the direction is judged by."""
+
+    facts: Sequence[TensorFact]
+    tokens: TokenFacts | None = None
+    depth: Depth | None = None
+    narrow: str | None = None  # "a" or "b", where one is a part of the other
+    upcycled: str | None = None
+    merge: Merge | None = None
+    names: tuple[str, str] = ("a", "b")
+
+
+def judged(clues: Clues, triplets: Sequence[Triplet], odds: Mapping[str, tuple[float, float]]) -> Judgement:
+    """`odds`: for a third model by name, log-odds that it came before a, and before b."""
+    lost = _losses(clues)
+    children = {child for child, _ in lost}
+    if len(children) == 1:
+        child = children.pop()
+        return Judgement("a->b" if child == "b" else "b->a", None, tuple(why for _, why in lost))
+    if children:
+        return Judgement("unknown", None, ("both have lost something: " + "; ".join(why for _, why in lost),))
+    features = direction_features(clues.facts)
+    ahead = None if features is None else fitted()["direction"].log_odds(features)
+    by_third = _by_relatives(triplets, odds, ahead or 0.0)
+    if by_third is not None:
+        return by_third
+    if ahead is None:
+        return Judgement("unknown", None, ("nothing was lost, and nothing changed that tells an order",))
+    return _by_odds(ahead)
+
+
+def _by_odds(ahead: float) -> Judgement:
+    """The fitted order. Two children of one parent, one of them changed little, look like parent and child."""
+    probability = 1 / (1 + math.exp(-abs(ahead)))
+    order: Direction = "a->b" if ahead > 0 else "b->a"
+    text = f"if one descends from the other, {order} has {probability:.2f}, by rank, norms, tails and gains"
+    if probability < SURE:
+        return Judgement("unknown", probability, (f"{text}: below {SURE}",))
+    if not ALONE:
+        return Judgement(
+            "unknown", probability, (f"{text}; siblings may look the same, and only a third relative tells",)
+        )
+    return Judgement(order, probability, (text,))
+
+
+def _losses(clues: Clues) -> list[tuple[str, str]]:
+    """(child, why) for every counted loss of information."""
+    found = [*_grid_losses(clues.facts), *_structure(clues)]
+    merge = clues.merge
+    for child, name, other in (("a", *clues.names), ("b", *clues.names[::-1])):
+        if merge is not None and merge.merged == name and other in (*merge.sources, merge.base):
+            found.append((child, f"{child} is a mixture of {', '.join(merge.sources)}"))
+    return found
+
+
+def _grid_losses(facts: Sequence[TensorFact]) -> list[tuple[str, str]]:
+    body = linear(facts)
+    if not body:
+        return []
+    tests = {
+        "its matrices lie on the grid of a quantiser and the other's do not": (
+            [f.lattice_a is not None and f.lattice_b is None for f in body],
+            [f.lattice_b is not None and f.lattice_a is None for f in body],
+        ),
+        "its values are the other's, rounded to a coarser format": (
+            [f.cast_a is not None for f in body],
+            [f.cast_b is not None for f in body],
+        ),
+        "its values are the other's, or zero": (
+            [f.emptied_a and f.zeros_a > f.zeros_b + EMPTIED for f in body],
+            [f.emptied_b and f.zeros_b > f.zeros_a + EMPTIED for f in body],
+        ),
+        "many of its values are zero and the other's are not": (
+            [f.zeros_a > f.zeros_b + 0.1 for f in body],
+            [f.zeros_b > f.zeros_a + 0.1 for f in body],
+        ),
+    }
+    return [
+        (child, f"{child}: {why}")
+        for why, sides in tests.items()
+        for child, marks in zip("ab", sides, strict=True)
+        if sum(marks) > MOST * len(body)
+    ]
+
+
+def _structure(clues: Clues) -> list[tuple[str, str]]:
+    found = []
+    if clues.depth is not None:
+        found.append((clues.depth.child, clues.depth.why))
+    if clues.narrow is not None:
+        found.append((clues.narrow, f"{clues.narrow} is a part of the other's hidden axes or neurons"))
+    if clues.upcycled is not None:
+        found.append((clues.upcycled, f"the experts of {clues.upcycled} hold the neurons of the other's layers"))
+    tokens = clues.tokens
+    if tokens is not None:
+        grown = {
+            "a": tokens.only_b == 0 and tokens.near_mean_a is not None and tokens.near_mean_a < NEW_ROWS,
+            "b": tokens.only_a == 0 and tokens.near_mean_b is not None and tokens.near_mean_b < NEW_ROWS,
+        }
+        found += [
+            (side, f"{side} has tokens more, whose rows lie near the mean") for side, is_so in grown.items() if is_so
+        ]
+    return found
+
+
+def _by_relatives(
+    triplets: Sequence[Triplet], odds: Mapping[str, tuple[float, float]], ahead: float
+) -> Judgement | None:
+    """What a third relative says; one that lies between, or is lain between, before one that only makes a star."""
+    rank = {"a between": 0, "b between": 0, "third between": 0, "star": 1, "unclear": 2}
+    for triplet in sorted(triplets, key=lambda t: rank[t.shape]):
+        if triplet.shape == "star":
+            return Judgement("neither", None, (f"a, b and {triplet.third} part at a model that is none of them",))
+        if triplet.shape != "unclear":
+            before_a, before_b = odds[triplet.third]
+            return _rooted(triplet, ahead, before_a, before_b)
+    return None
+
+
+def _rooted(triplet: Triplet, ahead: float, before_a: float, before_b: float) -> Judgement | None:
+    """A path has three roots: either end, or the middle. Each is as likely as the orders of its two steps together.
+
+    `ahead`: log-odds that a came before b; `before_*`: that the third came before each.
+    """
+    likely: dict[Direction, float] = dict.fromkeys(("a->b", "b->a", "neither"), 0.0)
+    ways = _roots(triplet.shape, ahead, before_a, before_b)
+    most = max(odds for _, odds in ways)
+    for order, odds in ways:
+        likely[order] += math.exp(odds - most)
+    likely = {order: share / sum(likely.values()) for order, share in likely.items()}
+    best = max(likely, key=lambda name: likely[name])
+    text = f"{triplet.shape.replace('third', triplet.third)} the other two (the angle there is right)"
+    if likely[best] < SURE:
+        return Judgement("unknown", likely[best], (f"{text}; {best} has {likely[best]:.2f}, below {SURE}",))
+    if best != "neither" and not ALONE:
+        near = "; a sibling near to the parent would look the same"
+        return Judgement("unknown", likely[best], (f"{text}; {best} has {likely[best]:.2f}{near}",))
+    return Judgement(best, None if best == "neither" else likely[best], (text,))
+
+
+def _roots(shape: str, ahead: float, before_a: float, before_b: float) -> list[tuple[Direction, float]]:
+    """For each root of a path what it says of a and b, and the log-likelihood of both its steps."""
+    if shape == "a between":  # b first, a first, the third first
+        return [("b->a", _says(-ahead, -before_a)), ("a->b", _says(ahead, -before_a)), ("a->b", _says(ahead, before_a))]
+    if shape == "b between":
+        return [
+            ("a->b", _says(ahead, -before_b)),
+            ("b->a", _says(-ahead, -before_b)),
+            ("b->a", _says(-ahead, before_b)),
+        ]
+    return [
+        ("a->b", _says(-before_a, before_b)),
+        ("neither", _says(before_a, before_b)),
+        ("b->a", _says(before_a, -before_b)),
+    ]
+
+
+def _says(*odds: float) -> float:
+    """Log of the product of the probabilities of these log-odds."""
+    return -sum(math.log1p(math.exp(-max(-700.0, value))) for value in odds)

@@ -1,0 +1,95 @@
+"""How much was inherited: rows that find their own counterpart, counted and turned into shares of parameters.
+
+Every row of b chooses the row of a that is most like it. Between strangers one of s chooses its own, whatever they are,
+so a share q of inherited rows shows as q + (1 - q)/s. Shares of tensors add up by their parameters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+from scipy.special import ndtr
+
+from modelkin.records import Role, Shared
+from modelkin.records.relation import PartShare, TensorFact
+from modelkin.relation.reading import Floats, spread
+from modelkin.stats import clopper_pearson
+
+MOST_ROWS = 512
+BY_COLUMN = frozenset({Role.O, Role.DOWN, Role.SHARED_DOWN, Role.CROSS_O})  # neurons and heads are their columns
+VECTOR_ALPHA = 1e-6
+Share = tuple[float, float, float]  # estimate, low, high
+
+
+def rows_found(a: Floats, b: Floats, role: Role, rng: np.random.Generator) -> tuple[int, int]:
+    """(rows asked, rows of b that chose their own of a). Rows without variance are not asked."""
+    if role in BY_COLUMN:
+        chosen = spread(a.shape[1], MOST_ROWS)
+        a, b = a[:, chosen].T, b[:, chosen].T
+    else:
+        chosen = spread(len(a), MOST_ROWS)
+        a, b = a[chosen], b[chosen]
+    left, right = _unit(a), _unit(b)
+    told = (np.linalg.norm(left, axis=1) > 0) & (np.linalg.norm(right, axis=1) > 0)
+    left, right = left[told], right[told]
+    if len(left) < 2:
+        return 0, 0
+    hidden = rng.permutation(len(left))  # among equals the first is chosen, and that must not be its own
+    choice = hidden[np.argmax(right @ left[hidden].T, axis=1)]
+    return len(left), int(np.sum(choice == np.arange(len(left))))
+
+
+def _unit(rows: Floats) -> Floats:
+    centred = rows - rows.mean(axis=1, keepdims=True)
+    size = np.linalg.norm(centred, axis=1, keepdims=True)
+    small = size <= 1e-6 * np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(np.where(small, 0, centred / np.where(size > 0, size, 1)), dtype=np.float32)
+
+
+def share_of_rows(found: int, asked: int) -> Share:
+    """The share behind a count, with its 95 % interval: (K/s - 1/s) / (1 - 1/s).
+
+    Where fewer than one row was found it is below zero: cut off there, shares of many tensors would add up too high.
+    """
+    interval = clopper_pearson(found, asked)
+    low, share, high = ((part - 1 / asked) / (1 - 1 / asked) for part in (interval.low, found / asked, interval.high))
+    return share, low, high
+
+
+def share_of_fact(fact: TensorFact) -> Share:
+    """Of a matrix by its rows; a vector is inherited or not, by its correlation alone."""
+    if fact.same == 1 and fact.correlation is not None:
+        return 1.0, 1.0, 1.0
+    if fact.rows >= 2:
+        return share_of_rows(fact.found, fact.rows)
+    return (1.0, 0.0, 1.0) if correlated(fact.correlation, fact.values) else (0.0, 0.0, 1.0)
+
+
+def correlated(r: float | None, n: int) -> bool:
+    """Whether so high a correlation of n values would be seen once in a million times by chance. [Fisher 1915]"""
+    if r is None or n < 8:
+        return False
+    return float(ndtr(-math.atanh(min(r, 1 - 1e-12)) * math.sqrt(n - 3))) < VECTOR_ALPHA
+
+
+def total(parts: Iterable[tuple[int, Share]], whole: int) -> Shared:
+    """Shares by their parameters over all parameters. Intervals are added in squares. [Zou and Donner 2008]"""
+    mass = below = above = 0.0
+    for count, (share, low, high) in parts:
+        weight = count / whole
+        mass += weight * share
+        below += (weight * (share - low)) ** 2
+        above += (weight * (high - share)) ** 2
+    ends = (mass, mass - math.sqrt(below), mass + math.sqrt(above))
+    return Shared(*(min(1.0, max(0.0, end)) for end in ends))
+
+
+def by_part(
+    facts: Sequence[TensorFact], part: Callable[[TensorFact], str], wholes: dict[str, int]
+) -> tuple[PartShare, ...]:
+    """One line a part, in the order of `wholes`, which gives the parameters of every part of b."""
+    found = {name: [(f.values, share_of_fact(f)) for f in facts if part(f) == name] for name in wholes}
+    sums = {name: total(parts, wholes[name]) for name, parts in found.items()}
+    return tuple(PartShare(name, wholes[name], s.fraction, s.low, s.high) for name, s in sums.items())

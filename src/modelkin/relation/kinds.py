@@ -1,0 +1,192 @@
+"""What was done: the kinds that hold, those that change the shape first. More than one may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import gammainc
+
+from modelkin.records.relation import KindFound, Merge, PartShare, TensorFact, TokenFacts, Triplet
+from modelkin.relation.depth import Depth
+from modelkin.relation.experts import Upcycling
+from modelkin.relation.learned import inherited
+from modelkin.relation.narrowing import Narrowing
+from modelkin.relation.reading import MLP
+from modelkin.relation.tensors import gains, linear
+from modelkin.relation.values import values_kinds
+
+WHOLE = 0.75  # share of the body that must be inherited for the whole to count as continued
+FEWEST_TOKENS, TOKENS = 8, 0.01  # tokens more or less, that are surgery
+SEED_GAINS = 0.35  # correlation of gains up to which only a seed may be shared
+SOME_ROWS = 1e-6
+EXPLAINED = 0.1  # of the way to the nearest source, left over by a mixture that is all there is
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """Everything that kinds are told by. `body`: share of the matrices and gains inside the layers."""
+
+    facts: Sequence[TensorFact]
+    body: PartShare | None
+    complete: bool  # every tensor of either model faces one of the other
+    tokens: TokenFacts | None = None
+    tokens_known: bool = False
+    depth: Depth | None = None
+    narrow: Narrowing | None = None
+    experts: Upcycling | None = None
+    merge: Merge | None = None
+    triplets: Sequence[Triplet] = ()
+    disguises: Sequence[str] = ()
+
+
+def kinds(found: Findings) -> tuple[KindFound, ...]:
+    if found.complete and not found.disguises and all(fact.same == 1 for fact in found.facts):
+        return (_all_equal(found.facts),)
+    shape = [kind for kind in (_merge(found), _obfuscated(found), *_structure(found)) if kind]
+    if _shared_init(found):
+        return (*shape, _seed(found))
+    if found.merge is not None and not found.merge.missing_parent and found.merge.unexplained < EXPLAINED:
+        return tuple(shape)
+    sibling = _shared_ancestor(found) if found.merge is None else None
+    return (*([sibling] if sibling else []), *shape, *_body_kinds(found)) or (_undetermined(),)
+
+
+def _body_kinds(found: Findings) -> list[KindFound]:
+    """What became of the whole; or, where it was not taken over, of its parts."""
+    if not _continued(found):
+        return _component(found)
+    return [*(kind for kind in (_vocabulary(found),) if kind), *values_kinds(found.facts)]
+
+
+def _all_equal(facts: Sequence[TensorFact]) -> KindFound:
+    strangers = "two models trained apart share no matrix"
+    if all(fact.dtype_a == fact.dtype_b for fact in facts):
+        return KindFound("identical", None, "every tensor is the same to the bit", strangers)
+    formats = sorted({f"{fact.dtype_a} and {fact.dtype_b}" for fact in facts if fact.dtype_a != fact.dtype_b})
+    return KindFound("re-encoded", None, f"the same values, stored as {', '.join(formats)}", strangers)
+
+
+def _continued(found: Findings) -> bool:
+    """Whether the model as a whole goes on from the other."""
+    if found.experts is not None and found.experts.holds:
+        return True
+    return found.body is not None and found.body.fraction >= WHOLE
+
+
+# What changed the shape.
+
+
+def _obfuscated(found: Findings) -> KindFound | None:
+    if not found.disguises:
+        return None
+    return KindFound("obfuscated", None, "; ".join(found.disguises), "no coordinates are found in which they agree")
+
+
+def _structure(found: Findings) -> list[KindFound]:
+    kinds = []
+    if found.experts is not None and found.experts.holds:
+        share, dense = found.experts.share, found.experts.dense_neurons
+        words = {"copied": "copies of the MLP", "split": "parts of the MLP", "partly": "copies of the MLP, partly new"}
+        why = f"experts are {words[found.experts.how]}: {share:.0%} of their neurons are found in it twice over"
+        kinds.append(KindFound("moe-upcycle", None, why, f"one in {dense} neurons is"))
+    if found.depth is not None:
+        kinds.append(KindFound(found.depth.kind, None, found.depth.why, "no layer continues another"))
+    if found.narrow is not None:
+        axes = len(found.narrow.axes)
+        order = "in their order" if np.all(np.diff(found.narrow.axes) > 0) else "in another order"
+        why = f"{found.narrow.found} of {axes} hidden axes are found twice over in the wider model, {order}"
+        kinds.append(KindFound("width-prune", None, why, "about one axis is"))
+    return kinds
+
+
+def _vocabulary(found: Findings) -> KindFound | None:
+    tokens = found.tokens
+    if tokens is None:
+        return None
+    alone = tokens.only_a + tokens.only_b
+    if not found.tokens_known:
+        if not alone:
+            return None
+        why = f"{tokens.tokens_a} rows of the vocabulary beside {tokens.tokens_b}, and no tokenizer that says which"
+        return KindFound("vocabulary-surgery", None, why, "sizes say nothing between strangers")
+    if alone < max(FEWEST_TOKENS, TOKENS * min(tokens.tokens_a, tokens.tokens_b)):
+        return None
+    rows = "" if tokens.found is None else f"; of the rows of shared tokens {tokens.found:.0%} find each other"
+    why = f"{tokens.shared} tokens shared, {tokens.only_a} only in a, {tokens.only_b} only in b{rows}"
+    return KindFound("vocabulary-surgery", None, why, "of the rows of shared tokens one finds its own")
+
+
+def _merge(found: Findings) -> KindFound | None:
+    merge = found.merge
+    if merge is None:
+        return None
+    parts = ", ".join(f"{w:.2f} {name}" for w, name in zip(merge.weights, merge.sources, strict=True))
+    nearest = "the nearest" if merge.base is None else f"the base {merge.base}"
+    alarm = "; what is left over is more than rounding: a parent may be missing" if merge.missing_parent else ""
+    told = f"{parts}; explains {merge.gain:.0%} of the way to {nearest}{alarm}"
+    why = f"{merge.merged} is a mixture ({merge.method}): {told}"
+    return KindFound(
+        "merge",
+        None,
+        why,
+        "nothing is explained; by siblings without part in it a tenth, by checkpoints before and after it a half",
+    )
+
+
+def _shared_ancestor(found: Findings) -> KindFound | None:
+    star = next((t for t in found.triplets if t.shape == "star"), None)
+    if star is None:
+        return None
+    why = f"a, b and {star.third} part at a model that is none of them"
+    return KindFound("shared-ancestor", None, why, "strangers have no common point")
+
+
+def _shared_init(found: Findings) -> bool:
+    """Rows agree and constants do not: gains start at one in every model, so a seed cannot make them alike."""
+    body, ones = linear(found.facts), gains(found.facts)
+    spectra = [fact.spectra for fact in body if fact.spectra is not None]
+    if not spectra or not ones or any(fact.correlation is None for fact in ones):
+        return False
+    alike = float(np.median([fact.correlation or 0.0 for fact in body]))
+    bulk, outliers = (float(np.median([getattr(s, name) for s in spectra])) for name in ("bulk", "outliers"))
+    same = float(np.median([fact.correlation or 0.0 for fact in ones]))
+    return alike > 0.02 and same < min(SEED_GAINS, alike + 0.1) and bulk >= outliers - 0.02 and _many_rows(body)
+
+
+def _many_rows(body: Sequence[TensorFact]) -> bool:
+    rows = [fact.found / fact.rows for fact in body if fact.rows >= 2 and fact.role in MLP]
+    return bool(rows) and float(np.median(rows)) > 0.1
+
+
+def _seed(found: Findings) -> KindFound:
+    ones = float(np.median([fact.correlation or 0.0 for fact in gains(found.facts)]))
+    bulk = float(np.median([f.spectra.bulk for f in linear(found.facts) if f.spectra is not None]))
+    why = f"matrices agree in their bulk (cosine {bulk:.2f}), gains, which no seed can share, do not (r {ones:.2f})"
+    return KindFound("shared-init", None, why, "both are near zero; new gains would look the same")
+
+
+def _component(found: Findings) -> list[KindFound]:
+    """Parts alone: whole tensors, or rows of them that are too many for chance."""
+    by_role: dict[str, list[TensorFact]] = {}
+    for fact in found.facts:
+        by_role.setdefault(fact.role.value, []).append(fact)
+    whole = {fact.role.value for fact in inherited(found.facts)}
+    parts = [role for role, facts in by_role.items() if role in whole or _beyond_chance(facts)]
+    if not parts:
+        return []
+    share = 0.0 if found.body is None else found.body.fraction
+    why = f"{share:.1%} of what is inside the layers is inherited; found are {', '.join(sorted(parts))}"
+    return [KindFound("component-reuse", None, why, "nothing: of the rows of a tensor one finds its own")]
+
+
+def _beyond_chance(facts: Sequence[TensorFact]) -> bool:
+    """More rows than one a tensor, by Poisson's law."""
+    asked = [fact for fact in facts if fact.rows >= 2]
+    count = sum(fact.found for fact in asked)
+    return bool(asked) and count > 0 and float(gammainc(count, len(asked))) < SOME_ROWS
+
+
+def _undetermined() -> KindFound:
+    return KindFound("undetermined", None, "nothing that was read tells what was done", "the same")

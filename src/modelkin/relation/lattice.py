@@ -1,0 +1,174 @@
+"""Is a tensor on the grid of a quantiser, and of which?
+
+Codes of few bits are counted: a group that shares one scale holds at most 2^bits different values, whatever the stored
+format rounds them to. Eight bits are too many to count in a row, so there the steps are checked: every value is a whole
+number of them. Between strangers, and for any tensor that was only trained, neither happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from modelkin.records.relation import Lattice
+
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+SAMPLE_ROWS = 64
+WIDTHS = (256, 128, 64, 32)
+ACROSS = " across rows"
+FEW = 16  # values of a four-bit code
+FEWEST_VALUES, FEWEST_GROUPS = 20, 16  # non-zero values of a group, groups, that say anything
+MOST_CODES = 256
+STEPS = 20  # whole numbers up to which storing in 8 bits of precision leaves a step recognisable
+STORED = 2.0**-8  # what storing in bfloat16 may move a value, beside its size; the scale is such a value too
+PASSED = 0.995
+FEWEST_CHECKED = 200
+FP4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6]) / 6
+
+
+def lattice(rows: Floats) -> Lattice | None:
+    """rows: (r, c), some consecutive rows of a matrix -> the grid that they lie on, or None."""
+    sample = rows[:SAMPLE_ROWS].astype(np.float64)
+    return _few_codes(sample) or _eight_bits(sample)
+
+
+def nearest_share(rows: Floats, other: Floats, found: Lattice) -> float:
+    """Share of the other tensor's values whose nearest value of the grid is the one stored: all, if it was rounded."""
+    hits = total = 0
+    pairs = zip(_grouped(rows[:SAMPLE_ROWS], found.group), _grouped(other[:SAMPLE_ROWS], found.group), strict=True)
+    for group, source in pairs:
+        levels = np.unique(group)
+        if len(levels) > 1:
+            nearest = levels[np.searchsorted((levels[1:] + levels[:-1]) / 2, source)]
+            hits += int(np.count_nonzero(nearest == group))
+            total += group.size
+    return hits / total if total else 0.0
+
+
+def _grouped(rows: NDArray[np.floating], group: str) -> Iterator[NDArray[np.floating]]:
+    if group == "tensor":
+        yield rows.ravel()
+    elif group == "row":
+        yield from rows
+    else:
+        width = int(group.removesuffix(ACROSS))
+        # Groups start anew with every row, or run on where a scheme takes the whole tensor as one line.
+        inside = rows if group.endswith(ACROSS) else rows[:, : rows.shape[1] // width * width]
+        flat = inside.ravel()
+        yield from flat[: flat.size // width * width].reshape(-1, width)
+
+
+def _groupings(columns: int) -> Iterator[str]:
+    """The widest first."""
+    yield from ("tensor", "row")
+    for width in WIDTHS:
+        if width <= columns:
+            yield str(width)
+        if columns % width:
+            yield f"{width}{ACROSS}"
+
+
+def _few_codes(rows: Doubles) -> Lattice | None:
+    """The widest group in which at most 16 values occur."""
+    for group in _groupings(rows.shape[1]):
+        told = [part for part in _grouped(rows, group) if np.count_nonzero(part) >= FEWEST_VALUES]
+        counts = _counted(told)
+        values = sum(int(np.count_nonzero(part)) for part in told)
+        if len(counts) >= (1 if group == "tensor" else FEWEST_GROUPS) and sum(counts) <= 0.75 * values:
+            return Lattice(_code(told), group, max(counts))
+    return None
+
+
+def _counted(groups: list[NDArray[np.floating]]) -> list[int]:
+    """Different values of every group; nothing as soon as one has too many."""
+    counts = []
+    for part in groups:
+        counts.append(len(np.unique(part)))
+        if counts[-1] > FEW:
+            return []
+    return counts
+
+
+def _code(groups: list[NDArray[np.floating]]) -> str:
+    """Which sixteen values: those of normal quantiles, of four-bit floats, of equal steps, or others."""
+    scaled = [part / np.abs(part).max() for part in groups]
+    values = np.concatenate([np.unique(part) for part in scaled])
+    # The sign of the largest is the block's own: NF4 is not symmetric.
+    if all(_on(part, nf4_levels()) or _on(-part, nf4_levels()) for part in scaled):
+        return "nf4"
+    if _on(values, np.concatenate([FP4, -FP4])):
+        return "fp4"
+    return "int4" if all(_equal_steps(np.unique(part)) for part in groups) else "codes"
+
+
+def _on(values: NDArray[np.floating], levels: Doubles) -> bool:
+    return bool(np.all(np.abs(values[:, None] - levels[None, :]).min(axis=1) <= 2 * STORED))
+
+
+def _equal_steps(levels: NDArray[np.floating]) -> bool:
+    """Some number of equal steps, at most 15, from the lowest to the highest meets all that lie between."""
+    span, blurred = levels[-1] - levels[0], STORED * float(np.abs(levels).max())
+    for steps in range(max(1, len(levels) - 1), FEW):
+        times = (levels - levels[0]) / span * steps
+        if np.all(np.abs(times - np.round(times)) <= min(0.2, 3 * blurred / span * steps + 1e-6)):
+            return True
+    return False
+
+
+def nf4_levels() -> Doubles:
+    """Normal quantiles, eight above zero, seven below, and zero. [Dettmers et al. 2023]"""
+    outermost = 1 - (1 / 32 + 1 / 30) / 2
+    above, below = (ndtri(np.linspace(outermost, 0.5, n))[:-1] for n in (9, 8))
+    levels = np.sort(np.concatenate([above, [0.0], -below]))
+    return np.asarray(levels / np.abs(levels).max())
+
+
+def _eight_bits(rows: Doubles) -> Lattice | None:
+    codes = len(np.unique(rows))
+    if codes <= MOST_CODES and rows.size >= 8 * MOST_CODES:
+        return Lattice("fp8" if _is_fp8(rows.ravel()) else "int8", "tensor", codes)
+    for group in ("row", *(str(width) for width in WIDTHS[::-1] if width < rows.shape[1])):
+        parts = list(_grouped(rows, group))
+        for steps in (_symmetric, _of_range):
+            if _whole_steps(parts, [steps(part) for part in parts]):
+                return Lattice("int8", group, max(len(np.unique(part)) for part in parts))
+    return None
+
+
+def _symmetric(part: NDArray[np.floating]) -> float:
+    return float(np.abs(part).max()) / 127
+
+
+def _of_range(part: NDArray[np.floating]) -> float:
+    return float(max(part.max(), 0) - min(part.min(), 0)) / 255
+
+
+def _whole_steps(groups: list[NDArray[np.floating]], steps: list[float]) -> bool:
+    """Nearly all values of up to 20 steps are whole numbers of them, as exactly as they are stored."""
+    checked = passed = 0
+    for part, step in zip(groups, steps, strict=True):
+        if step <= 0:
+            continue
+        times = np.abs(part[part != 0]) / step
+        times = times[times < STEPS]
+        off = np.abs(times - np.round(times))
+        checked += times.size
+        passed += int(np.count_nonzero((off <= 2 * STORED * times + 1e-4) & (times > 0.5)))
+        if checked >= FEWEST_CHECKED and passed < PASSED * checked:
+            return False
+    return checked >= FEWEST_CHECKED and passed >= PASSED * checked
+
+
+def _is_fp8(values: NDArray[np.floating]) -> bool:
+    """Three bits of fraction under some scale: the largest value tells which."""
+    sizes = np.unique(np.abs(values[values != 0]))
+    for eighths in range(8, 16):
+        scaled = sizes / sizes[-1] * eighths / 8
+        fraction = np.frexp(scaled)[0] * 16  # a whole number from 8 to 15
+        if np.all(np.abs(fraction - np.round(fraction)) <= 2 * STORED * fraction):
+            return True
+    return False

@@ -1,0 +1,156 @@
+"""What the relation reads: two models through one interface, slot beside slot, in blocks of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modelkin.architectures.anatomy import Facts
+from modelkin.records import Role, Slot
+from modelkin.sampling.facing import facing
+
+Floats = NDArray[np.float32]
+Indices = NDArray[np.intp]
+LayerMap = tuple[tuple[str, str | None], ...]
+BLOCK = 8 << 20  # numbers held at once where only sums are taken
+VOCABULARY = (Role.EMBEDDING, Role.HEAD, Role.HEAD_BIAS)
+# Matrices inside the layers: what training moves, quantisers quantise and adapters change.
+LINEAR = frozenset({
+    Role.Q, Role.K, Role.V, Role.O, Role.Q_A, Role.Q_B, Role.KV_A, Role.KV_B, Role.CROSS_Q, Role.CROSS_K, Role.CROSS_V,
+    Role.CROSS_O, Role.GATE, Role.UP, Role.DOWN, Role.SHARED_GATE, Role.SHARED_UP, Role.SHARED_DOWN,
+})  # fmt: skip
+ATTENTION = frozenset({
+    Role.Q, Role.K, Role.V, Role.O, Role.Q_A, Role.Q_B, Role.KV_A, Role.KV_B, Role.CROSS_Q, Role.CROSS_K, Role.CROSS_V,
+    Role.CROSS_O,
+})  # fmt: skip
+MLP = LINEAR - ATTENTION
+
+
+class Weights(Protocol):
+    """An Anatomy, or one rewritten in the coordinates of another."""
+
+    @property
+    def facts(self) -> Facts: ...
+    @property
+    def slots(self) -> Mapping[Slot, Any]: ...
+    @property
+    def layers(self) -> tuple[str, ...]: ...
+    def read(self, slot: Slot, rows: Any = None) -> Floats: ...
+    def shape(self, slot: Slot) -> tuple[int, ...]: ...
+    def dtype(self, slot: Slot) -> str: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """Rows of the vocabulary that stand for the same token in both models, and those of tokens that one has alone.
+
+    `known`: by their tokenizers. Otherwise rows are taken by number, and what they stand for nobody knows.
+    """
+
+    a: Indices
+    b: Indices
+    only_a: Indices
+    only_b: Indices
+    known: bool = True
+
+
+def tokens_by_content(a: Mapping[bytes, int], b: Mapping[bytes, int], rows: tuple[int, int]) -> Tokens:
+    """From what two vocabularies call `ids`; numbers beyond the rows of an embedding stand for nothing."""
+    mine, theirs = ({t: i for t, i in side.items() if i < limit} for side, limit in zip((a, b), rows, strict=True))
+    common = sorted(mine.keys() & theirs.keys(), key=lambda token: theirs[token])
+    only = [sorted(i for t, i in side.items() if t not in other) for side, other in ((mine, theirs), (theirs, mine))]
+    return Tokens(
+        np.array([mine[t] for t in common], dtype=np.intp),
+        np.array([theirs[t] for t in common], dtype=np.intp),
+        np.array(only[0], dtype=np.intp),
+        np.array(only[1], dtype=np.intp),
+    )
+
+
+def tokens_by_number(rows: tuple[int, int]) -> Tokens:
+    """Where no tokenizer tells: as many rows as both have."""
+    both = np.arange(min(rows), dtype=np.intp)
+    more_a, more_b = (np.arange(len(both), count, dtype=np.intp) for count in rows)
+    return Tokens(both, both, more_a, more_b, known=False)
+
+
+@dataclass(frozen=True, eq=False)
+class FacingSlots:
+    """A slot of a beside one of b; for rows of a vocabulary, which row stands for which."""
+
+    a: Slot
+    b: Slot
+    tokens: Tokens | None = None
+
+    def shape(self, a: Weights) -> tuple[int, ...]:
+        """What can be compared."""
+        return a.shape(self.a) if self.tokens is None else (len(self.tokens.a), *a.shape(self.a)[1:])
+
+
+def facing_slots(a: Weights, b: Weights, layers: LayerMap, tokens: Tokens | None) -> list[FacingSlots]:
+    """Every slot of b beside the slot of a that it continues by the layer map, if the shapes allow."""
+    continued = dict(layers)
+    found = []
+    for slot in b.slots:
+        other = _counterpart(slot, continued)
+        if other is None or other not in a.slots:
+            continue
+        shape_a, shape_b = a.shape(other), b.shape(slot)
+        by_token = tokens if slot.role in VOCABULARY and not _as_numbered(tokens, shape_a, shape_b) else None
+        fits = shape_a == shape_b if by_token is None else shape_a[1:] == shape_b[1:] and len(by_token.a) > 0
+        if fits and np.prod(shape_b):
+            found.append(FacingSlots(other, slot, by_token))
+    return found
+
+
+def _as_numbered(tokens: Tokens | None, a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    """One vocabulary in one order: rows that pad it count too."""
+    return tokens is None or (
+        a == b and not len(tokens.only_a) + len(tokens.only_b) and np.array_equal(tokens.a, tokens.b)
+    )
+
+
+def _counterpart(slot: Slot, continued: Mapping[str, str | None]) -> Slot | None:
+    if slot.layer is None:
+        return slot
+    name = continued.get(slot.layer_name)
+    return None if name is None else in_layer(slot, name)
+
+
+def in_layer(slot: Slot, name: str) -> Slot:
+    """The same slot of another layer, called `3` or `encoder.3`."""
+    stack, _, layer = name.rpartition(".")
+    return Slot(slot.role, layer=int(layer), expert=slot.expert, stack=stack)
+
+
+def default_map(a: Sequence[str], b: Sequence[str]) -> LayerMap:
+    """Where no layer map was found, layers as they face each other."""
+    beside = {name_b: name_a for name_a, name_b in facing(a, b)}
+    return tuple((name, beside.get(name)) for name in b)
+
+
+def blocks(a: Weights, b: Weights, pair: FacingSlots) -> Iterator[tuple[Floats, Floats]]:
+    """Both tensors from the first row to the last, a part at a time."""
+    shape = pair.shape(a)
+    height, width = shape[0], int(np.prod(shape[1:]))
+    step = max(1, BLOCK // max(1, width))
+    for start in range(0, height, step):
+        stop = min(start + step, height)
+        if pair.tokens is not None:
+            yield a.read(pair.a, pair.tokens.a[start:stop]), b.read(pair.b, pair.tokens.b[start:stop])
+        else:
+            rows = None if step >= height else slice(start, stop)
+            yield a.read(pair.a, rows), b.read(pair.b, rows)
+
+
+def spread(count: int, most: int) -> Indices:
+    """At most so many numbers below `count`, evenly."""
+    return np.arange(count, dtype=np.intp) if count <= most else np.linspace(0, count - 1, most).astype(np.intp)
+
+
+def parameters(weights: Weights) -> int:
+    return sum(int(np.prod(weights.shape(slot))) for slot in weights.slots)

@@ -1,0 +1,124 @@
+"""What changed the values of a model that goes on as a whole: encoding, an adapter, or training, which is a matter of
+degree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from modelkin.records.relation import KindFound, TensorFact
+from modelkin.relation.learned import Fitted, degree_features, fitted
+from modelkin.relation.tensors import linear
+
+NEARLY_ALL = 0.9
+LOW_RANK = 4  # times smaller than the matrix, at least
+NEAREST = 0.95  # share of values whose nearest grid value is stored, in a plain copy
+ZEROS = 0.005
+
+
+def values_kinds(facts: Sequence[TensorFact]) -> list[KindFound]:
+    changed = [fact for fact in linear(facts) if fact.same < 1]
+    encoded = _re_encoded(linear(facts))
+    if encoded is not None and (not changed or _only_encoded(changed)):
+        return [encoded]
+    more = [encoded] if encoded is not None else []
+    if not changed:
+        return more or ([_other_parts()] if any(fact.same < 1 for fact in facts) else [])
+    adapter = _lora(facts, changed)
+    return [*more, adapter] if adapter is not None else [*more, *_degree(facts)]
+
+
+def _other_parts() -> KindFound:
+    return KindFound("fine-tune", None, "every matrix inside the layers is the same to the bit", "none is")
+
+
+def _re_encoded(body: Sequence[TensorFact]) -> KindFound | None:
+    strangers = "no tensor that was only trained lies on a grid, and none is a cast of a stranger's"
+    grids = [fact.lattice_b or fact.lattice_a for fact in body if (fact.lattice_a is None) != (fact.lattice_b is None)]
+    if len(grids) * 2 > len(body):
+        (name, group), count = Counter((grid.name, grid.group) for grid in grids if grid).most_common(1)[0]
+        why = f"{count} of {len(body)} matrices lie on the grid of {name}, one scale a {_group(group)}"
+        return KindFound("re-encoded", None, why, strangers)
+    casts = [fact.cast_b or fact.cast_a for fact in body if fact.cast_b or fact.cast_a]
+    if len(casts) * 2 > len(body):
+        why = f"{len(casts)} of {len(body)} matrices are the other's rounded to {Counter(casts).most_common(1)[0][0]}"
+        return KindFound("re-encoded", None, why, strangers)
+    zeros = [abs(fact.zeros_b - fact.zeros_a) for fact in body]
+    if zeros and float(np.median(zeros)) > ZEROS and _emptied(body):
+        why = f"pruned: {float(np.median(zeros)):.0%} of the values of one are zero and those of the other are not"
+        return KindFound("re-encoded", None, why, "trained matrices hold no zeros")
+    return None
+
+
+def _group(group: str) -> str:
+    return group if group in ("tensor", "row") else f"group of {group} values"
+
+
+def _emptied(body: Sequence[TensorFact]) -> bool:
+    """Set to zero, not grown from zero; or with so many zeros left that later training kept them."""
+    plain = sum(fact.emptied_a or fact.emptied_b for fact in body) * 2 > len(body)
+    return plain or float(np.median([abs(fact.zeros_b - fact.zeros_a) for fact in body])) > 0.1
+
+
+def _only_encoded(changed: Sequence[TensorFact]) -> bool:
+    """Whether rounding or emptying is all that happened."""
+    marks = [
+        bool(fact.cast_a or fact.cast_b)
+        or (fact.nearest is not None and fact.nearest >= NEAREST)
+        or (abs(fact.zeros_b - fact.zeros_a) > ZEROS and (fact.emptied_a or fact.emptied_b))
+        for fact in changed
+    ]
+    return sum(marks) >= NEARLY_ALL * len(marks)
+
+
+def _lora(facts: Sequence[TensorFact], changed: Sequence[TensorFact]) -> KindFound | None:
+    """Changes of one low rank a role, and nothing else that was changed."""
+    rest = [fact for fact in facts if fact not in changed and fact.same < 1 and fact.correlation is not None]
+    taken = [fact for fact in changed if fact.spectra is not None]
+    if rest or len(taken) < 2:
+        return None
+    ranks: dict[str, list[int]] = {}
+    for fact in taken:
+        spectra = fact.spectra
+        assert spectra is not None  # as chosen above
+        ranks.setdefault(fact.role.value, []).append(10**9 if spectra.capped else spectra.rank)
+        if spectra.capped or not spectra.rank:
+            return None
+    common = {role: Counter(found).most_common(1)[0] for role, found in ranks.items()}
+    steady = sum(count for _, count in common.values()) >= NEARLY_ALL * len(taken)
+    smallest = min(min(fact.shape) for fact in taken)
+    if not steady or max(rank for rank, _ in common.values()) * LOW_RANK > smallest:
+        return None
+    told = ", ".join(f"{role} {rank}" for role, (rank, _) in common.items())
+    why = f"differences have a rank above rounding of {told}, and every other tensor is the same to the bit"
+    return KindFound("merged-lora", None, why, "the rank is full")
+
+
+def _degree(facts: Sequence[TensorFact]) -> list[KindFound]:
+    """Fine-tuned or trained on: one scale, cut where the odds are even."""
+    features = degree_features(facts)
+    if features is None:
+        return []
+    model = fitted()["degree"]
+    more = model.probability(features)
+    why = (
+        f"matrices changed by {10 ** features[0]:.2g} of their size and gains by {10 ** features[1]:.2g}; "
+        f"a matter of degree{_boundary(model, features)}"
+    )
+    strangers = "matrices differ by 1.4 of their size"
+    tuned, trained = (
+        KindFound("fine-tune", 1 - more, why, strangers),
+        KindFound("continued-pretraining", more, why, strangers),
+    )
+    return [trained, tuned] if more >= 0.5 else [tuned, trained]
+
+
+def _boundary(model: Fitted, features: Sequence[float]) -> str:
+    """Where the odds would be even with gains like these."""
+    if not model.weights[0]:
+        return ""
+    rest = model.log_odds((model.centre[0], *features[1:]))
+    even = 10 ** (model.centre[0] - rest * model.scale[0] / model.weights[0])
+    return f", and with such gains the odds are even at {even:.2g}"

@@ -1,0 +1,76 @@
+"""What stands beside a comparison: the models' own claims, controls that show what strangers give, candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from modelkin.records import Beside, BriefAnswer, Comparison
+from modelkin.report.text import plain
+
+SHOWN_NAMES = 4
+CONTROLS = "Controls: unrelated models asked the same, so that one sees what strangers give"
+CANDIDATES = "Candidates"
+NOT_COMPARED = "nothing comparable"
+
+
+def claims_lines(comparison: Comparison) -> list[str]:
+    """What each model says of its own origin, and what the evidence says to that."""
+    lines = []
+    for name, party in (("A", comparison.a), ("B", comparison.b)):
+        claims = party.claims
+        how = f" ({claims.relation})" if claims.relation else ""
+        for finding in claims.findings[:SHOWN_NAMES]:
+            said = f"{name} says it comes from {finding.base_model}{how}"
+            lines.append(f"{said}: {finding.standing} by the evidence: {finding.why}")
+        if len(claims.findings) > SHOWN_NAMES:
+            lines.append(f"… and {name} names {len(claims.findings) - SHOWN_NAMES} more (--json has all)")
+        lines += [f"of {name}: {note}" for note in claims.notes]
+    return lines
+
+
+def beside_tables(comparison: Comparison, labels: Mapping[str, str]) -> Iterable[RenderableType]:
+    """A line for every further model and side, with the count of every question: found of how many."""
+    for title, rows in ((CONTROLS, comparison.controls), (CANDIDATES, comparison.candidates)):
+        if rows:
+            asked = _asked(rows, labels)
+            parts = [Text(title, style="bold"), _table(rows, asked), *_remarks(rows, asked)]
+            yield Padding(Group(*parts), (1, 0, 0, 0))
+
+
+def _asked(rows: Sequence[Beside], labels: Mapping[str, str]) -> dict[str, str]:
+    """The questions that some row has a p for, with what readers call them."""
+    found = (answer.question for row in rows for answer in row.answers if answer.log10_pvalue is not None)
+    return {question: labels.get(question, question) for question in found}
+
+
+def _table(rows: Sequence[Beside], asked: Mapping[str, str]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("model", "with", "outcome", *asked.values()):
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        given = {answer.question: answer for answer in row.answers}
+        counts = [_count(given.get(question)) for question in asked]
+        table.add_row(*(Text(plain(word)) for word in (row.id, row.side.upper(), row.outcome or NOT_COMPARED, *counts)))
+    return table
+
+
+def _count(answer: BriefAnswer | None) -> str:
+    if answer is None or answer.statistic is None:
+        return "–"
+    if answer.statistic == int(answer.statistic):
+        return f"{int(answer.statistic):,} of {answer.n:,}"
+    return f"{answer.statistic:.3f}"
+
+
+def _remarks(rows: Sequence[Beside], asked: Mapping[str, str]) -> list[RenderableType]:
+    """Why a row is not what one expects of it; and what the counts are between strangers."""
+    told = {f"{row.id}: {row.sentence}": None for row in rows if row.outcome in (None, "related")}
+    given = {answer.question: answer.strangers for row in rows for answer in row.answers if answer.strangers}
+    strangers = [f"{label} {given[question]}" for question, label in asked.items() if question in given]
+    lines = [*told, *([f"between strangers: {'; '.join(strangers)}"] if strangers else [])]
+    return [Text(plain(line), style="dim", overflow="fold") for line in lines]

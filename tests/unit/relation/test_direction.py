@@ -1,0 +1,142 @@
+"""Who came first: losses, three relatives, and a fit that has no favourite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from plain_models import Plain, bf16, moved, plain
+
+from modelkin.records.relation import Merge, TensorFact, TokenFacts, Triplet
+from modelkin.relation.depth import Depth
+from modelkin.relation.direction import Clues, judged
+from modelkin.relation.learned import DEGREE, DIRECTION, direction_features, fitted
+from modelkin.relation.reading import default_map, facing_slots
+from modelkin.relation.tensors import tensor_facts
+from modelkin.relation.triplets import judged as triplet_of
+
+BASE = plain(0)
+MERGE = Merge(
+    merged="B", sources=("A", "C"), method="linear", weights=(0.5, 0.5), layers=(), gain=1, unexplained=0,
+    missing_parent=False, marks=(),
+)  # fmt: skip
+
+
+def facts(a: Plain, b: Plain) -> tuple[TensorFact, ...]:
+    pairs = facing_slots(a, b, default_map(a.layers, b.layers), None)
+    return tensor_facts(a, b, pairs, np.random.default_rng(0), lambda *_: None)
+
+
+def emptied(x: Any, _: Any) -> Any:
+    return np.where(np.abs(x) < np.quantile(np.abs(x), 0.4), 0, x)
+
+
+PRUNED = BASE.changed(**dict.fromkeys(("q", "o", "gate", "up", "down"), emptied))
+
+
+def test_the_emptied_one_is_the_child_in_either_order() -> None:
+    assert judged(Clues(facts(BASE, PRUNED)), (), {}).direction == "a->b"
+    assert judged(Clues(facts(PRUNED, BASE)), (), {}).direction == "b->a"
+
+
+def test_counted_losses_carry_no_probability() -> None:
+    assert judged(Clues(facts(BASE, PRUNED)), (), {}).probability is None
+
+
+def test_losses_on_both_sides_contradict_each_other() -> None:
+    clues = Clues(facts(BASE, PRUNED), depth=Depth("depth-prune", "a", "a has a layer less"))
+    assert judged(clues, (), {}).direction == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("clue", "child"),
+    [
+        ({"depth": Depth("depth-upscale", "b", "doubled")}, "a->b"),
+        ({"narrow": "a"}, "b->a"),
+        ({"upcycled": "b"}, "a->b"),
+        ({"merge": MERGE, "names": ("A", "B")}, "a->b"),
+        ({"merge": msgspec.structs.replace(MERGE, sources=("C", "D")), "names": ("A", "B")}, "unknown"),
+    ],
+)
+def test_structure_points_at_the_child(clue: dict[str, Any], child: str) -> None:
+    assert judged(Clues(facts(BASE, moved(BASE, 0.05, 1)), **clue), (), {}).direction == child
+
+
+def test_added_rows_near_the_mean_point_at_the_larger_vocabulary_and_trained_ones_do_not() -> None:
+    told = TokenFacts(tokens_a=64, tokens_b=80, shared=64, moved_ids=0, only_a=0, only_b=16, near_mean_b=0.2)
+    same = facts(BASE, BASE)
+    assert judged(Clues(same, tokens=told), (), {}).direction == "a->b"
+    trained = msgspec.structs.replace(told, near_mean_b=1.0)
+    assert judged(Clues(same, tokens=trained), (), {}).direction == "unknown"
+
+
+def test_the_fit_turns_with_the_pair() -> None:
+    other = moved(BASE, 0.4, 3)
+    one, two = direction_features(facts(BASE, other)), direction_features(facts(other, BASE))
+    assert one is not None
+    assert two is not None
+    model = fitted()["direction"]
+    assert model.log_odds(one) == pytest.approx(-model.log_odds(two), abs=1e-6)
+    assert model.log_odds(one) != 0
+
+
+def test_the_fit_alone_names_no_parent() -> None:
+    judgement = judged(Clues(facts(BASE, moved(BASE, 1.5, 4))), (), {})
+    assert judgement.direction == "unknown"
+    assert judgement.probability is not None
+
+
+def test_shipped_models_fit_their_features() -> None:
+    assert fitted()["degree"].features == DEGREE
+    assert fitted()["direction"].features == DIRECTION
+    for model in fitted().values():
+        assert len(model.weights) == len(model.scale) == len(model.features)
+        assert model.provenance["pairs"]
+
+
+def squares(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """Distances of three points, of 12 tensors each.  (12, n) each"""
+    pairs = ((a, b), (a, c), (b, c))
+    return np.array([np.sum((x - y) ** 2, axis=1) for x, y in pairs]).T
+
+
+def shape(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> str:
+    return triplet_of("c", squares(a, b, c), np.random.default_rng(0)).shape
+
+
+def test_paths_and_stars() -> None:
+    rng = np.random.default_rng(5)
+    root = rng.normal(size=(12, 500))
+    one, two, three = (root + rng.normal(size=root.shape) for _ in range(3))
+    assert shape(root, one, two) == "a between"
+    assert shape(one, root, two) == "b between"
+    assert shape(one, two, root) == "third between"
+    assert shape(one, two, three) == "star"
+    last = one + rng.normal(size=root.shape)
+    assert shape(root, one, last) == "b between"
+
+
+def test_a_star_has_no_direction() -> None:
+    at = (0.5, 0.45, 0.55)
+    star = Triplet(third="C", at_a=at, at_b=at, at_third=at, shape="star")
+    judgement = judged(Clues(facts(BASE, moved(BASE, 0.3, 6))), (star,), {"C": (0.0, 0.0)})
+    assert judgement.direction == "neither"
+
+
+def test_a_parent_between_its_children_makes_them_siblings() -> None:
+    wide, right = (0.7, 0.65, 0.75), (0.0, -0.05, 0.05)
+    path = Triplet(third="P", at_a=wide, at_b=wide, at_third=right, shape="third between")
+    clues = Clues(facts(BASE, moved(BASE, 0.3, 6)))
+    assert judged(clues, (path,), {"P": (5.0, 5.0)}).direction == "neither"
+    assert judged(clues, (path,), {"P": (0.0, 0.0)}).direction == "unknown"
+
+
+def test_bf16_values_in_a_wider_format_point_nowhere_and_a_cast_at_the_coarser() -> None:
+    rng = np.random.default_rng(8)
+    fine = Plain({s: (x + 1e-4 * rng.normal(size=x.shape)).astype(np.float32) for s, x in BASE.slots.items()}, "F32")
+    coarse = Plain({s: bf16(x) for s, x in fine.slots.items()}, "BF16")
+    assert judged(Clues(facts(fine, coarse)), (), {}).direction == "a->b"
+    wider = Plain(BASE.slots, "F32")
+    assert judged(Clues(facts(BASE, wider)), (), {}).direction == "unknown"

@@ -1,0 +1,208 @@
+"""A pair through the whole room: what is shared, which kinds hold, how the map is drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from plain_models import LAYERS, Plain, bf16, moved, plain
+
+from modelkin.records import Role, Slot
+from modelkin.records.relation import Relation
+from modelkin.relation.depth import depth_change
+from modelkin.relation.drawing import drawn
+from modelkin.relation.reading import tokens_by_content, tokens_by_number
+from modelkin.relation.relating import Inquiry, relate
+
+BASE = plain(0)
+
+
+def kinds(found: Relation) -> list[str]:
+    return [kind.kind for kind in found.kinds]
+
+
+def with_layers(model: Plain, layers: list[int]) -> Plain:
+    top = {s: x for s, x in model.slots.items() if s.layer is None}
+    body = {Slot(s.role, i): x for i, old in enumerate(layers) for s, x in model.slots.items() if s.layer == old}
+    return Plain(top | body, model.form, model.facts)
+
+
+def layer_map(layers: list[int]) -> tuple[tuple[str, str], ...]:
+    return tuple((str(new), str(old)) for new, old in enumerate(layers))
+
+
+def test_a_model_and_itself() -> None:
+    found = relate(BASE, BASE)
+    assert kinds(found) == ["identical"]
+    assert found.direction == "unknown"
+    assert found.shared is not None
+    assert found.shared.fraction == pytest.approx(1)
+
+
+def test_the_same_values_in_another_format() -> None:
+    assert kinds(relate(BASE, Plain(BASE.slots, "F32"))) == ["re-encoded"]
+
+
+def test_small_and_large_changes_are_told_by_degree() -> None:
+    small, large = relate(BASE, moved(BASE, 0.005, 1)), relate(BASE, moved(BASE, 0.9, 2))
+    assert kinds(small)[0] == "fine-tune"
+    assert kinds(large)[0] == "continued-pretraining"
+    assert sum(kind.probability or 0 for kind in small.kinds) == pytest.approx(1)
+
+
+def test_an_adapter_on_some_roles() -> None:
+    rng = np.random.default_rng(3)
+
+    def adapted(x: Any, _: Any) -> Any:
+        update = rng.normal(size=(x.shape[0], 2)) @ rng.normal(size=(2, x.shape[1]))
+        return x + 0.05 * np.linalg.norm(x) * update / np.linalg.norm(update)
+
+    found = relate(BASE, BASE.changed(q=adapted, up=adapted))
+    assert kinds(found) == ["merged-lora"]
+    assert "q 2, up 2" in found.kinds[0].why
+
+
+def test_one_more_tensor_that_changed_makes_it_no_adapter() -> None:
+    rng = np.random.default_rng(4)
+
+    def adapted(x: Any, _: Any) -> Any:
+        return x + 0.01 * np.outer(rng.normal(size=x.shape[0]), rng.normal(size=x.shape[1]))
+
+    def shifted(x: Any, _: Any) -> Any:
+        return x + 0.1
+
+    assert "merged-lora" not in kinds(relate(BASE, BASE.changed(up=adapted, input_norm=shifted)))
+
+
+def test_layers_left_out_repeated_and_doubled() -> None:
+    rng = np.random.default_rng(0)
+    cut, grown = [0, 3], [0, 1, 2, 1, 2, 3]
+    assert kinds(relate(BASE, with_layers(BASE, cut), Inquiry(layers=layer_map(cut)))) == ["depth-prune"]
+    found = relate(BASE, with_layers(BASE, grown), Inquiry(layers=layer_map(grown)))
+    assert (kinds(found), found.direction) == (["depth-upscale"], "a->b")
+    turned = depth_change(with_layers(BASE, grown), BASE, (("0", "0"), ("1", "1"), ("2", "4"), ("3", "5")), rng)
+    assert turned is not None
+    assert (turned.kind, turned.child) == ("depth-upscale", "a")
+    assert depth_change(BASE, BASE, layer_map(list(range(LAYERS))), rng) is None
+
+
+def test_one_layer_taken_over_is_a_part() -> None:
+    host = plain(5)
+    slots = {s: BASE.slots[s] if s.layer == 2 else x for s, x in host.slots.items()}
+    found = relate(BASE, Plain(slots, host.form, host.facts))
+    assert kinds(found) == ["component-reuse"]
+    inside = next(part for part in found.by_layer if part.part == "2")
+    others = [part.fraction for part in found.by_layer if part.part not in ("2", "")]
+    assert inside.fraction == pytest.approx(1)
+    assert max(others) < 0.05
+    assert found.shared is not None
+    assert found.shared.low <= inside.parameters / sum(x.size for x in host.slots.values()) <= found.shared.high
+
+
+def test_strangers_share_nothing() -> None:
+    found = relate(BASE, plain(6))
+    assert kinds(found) == ["undetermined"]
+    assert found.shared is not None
+    assert found.shared.fraction < 0.02
+
+
+def test_experts_copied_split_and_partly_new() -> None:
+    for how, neurons in (("copies of the MLP:", 64), ("parts of the MLP:", 16)):
+        found = relate(BASE, upcycled(neurons, new=0))
+        assert kinds(found)[0] == "moe-upcycle"
+        assert how in found.kinds[0].why
+        assert found.direction == "a->b"
+    partly = relate(BASE, upcycled(64, new=32))
+    assert "partly new" in partly.kinds[0].why
+    assert "50%" in partly.kinds[0].why
+
+
+def upcycled(neurons: int, new: int, experts: int = 4) -> Plain:
+    """Experts of so many neurons of the MLP, in turn, some of each drawn anew."""
+    rng = np.random.default_rng(7)
+    slots = {}
+    for slot, x in BASE.slots.items():
+        if slot.role not in (Role.GATE, Role.UP, Role.DOWN):
+            slots[slot] = x
+            continue
+        rows = x.T if slot.role is Role.DOWN else x
+        for expert in range(experts):
+            start = expert * neurons % len(rows)
+            part = rows[start : start + neurons].copy()
+            lot = np.random.default_rng([expert, slot.layer or 0]).permutation(len(part))[:new]  # one lot an expert
+            part[lot] = rng.normal(0, 0.05, (new, part.shape[1]))
+            slots[Slot(slot.role, slot.layer, expert)] = bf16(part.T if slot.role is Role.DOWN else part)
+    return Plain(slots, BASE.form, BASE.facts)
+
+
+def test_a_narrower_model_is_a_part_of_the_wider() -> None:
+    wide = plain(8, vocabulary=200)
+    found = relate(wide, narrowed(wide), Inquiry(tokens=tokens_by_number((200, 200))))
+    assert kinds(found) == ["width-prune"]
+    assert found.direction == "a->b"
+    assert found.shared is not None
+    assert found.shared.fraction == pytest.approx(1)
+    assert relate(narrowed(wide), wide, Inquiry(tokens=tokens_by_number((200, 200)))).direction == "b->a"
+    stranger = relate(plain(9, vocabulary=200), narrowed(wide), Inquiry(tokens=tokens_by_number((200, 200))))
+    assert "width-prune" not in kinds(stranger)
+
+
+def narrowed(wide: Plain) -> Plain:
+    axes, some = np.arange(0, 48, 2), np.arange(0, 64, 2)
+    cuts = {
+        Role.EMBEDDING: lambda x: x[:, axes], Role.Q: lambda x: x[:, axes], Role.O: lambda x: x[axes],
+        Role.GATE: lambda x: x[some][:, axes], Role.UP: lambda x: x[some][:, axes],
+        Role.DOWN: lambda x: x[axes][:, some],
+    }  # fmt: skip
+    slots = {s: cuts.get(s.role, lambda x: x[axes])(x) for s, x in wide.slots.items()}
+    facts = type(wide.facts)(**{**vars(wide.facts), "hidden": len(axes), "intermediate": len(some)})
+    return Plain(slots, wide.form, facts)
+
+
+def test_rows_near_the_mean_are_added_tokens() -> None:
+    old = {b"%d" % i: i for i in range(64)}
+    new = old | {b"new %d" % i: 64 + i for i in range(16)}
+    rows = BASE.slots[Slot(Role.EMBEDDING)]
+    added = rows.mean(axis=0) + 0.01 * np.random.default_rng(0).normal(size=(16, rows.shape[1]))
+    grown = Plain(BASE.slots | {Slot(Role.EMBEDDING): bf16(np.vstack([rows, added]))}, BASE.form, BASE.facts)
+    found = relate(BASE, grown, Inquiry(tokens=tokens_by_content(old, new, (64, 80))))
+    assert (kinds(found), found.direction) == (["vocabulary-surgery"], "a->b")
+    assert found.tokens is not None
+    assert found.tokens.found == pytest.approx(1)
+    assert found.tokens.near_mean_b is not None
+    assert found.tokens.near_mean_b < 0.1
+
+
+def test_what_had_to_be_undone_is_a_kind_of_its_own() -> None:
+    found = relate(BASE, BASE, Inquiry(disguises=("hidden axes are a rotation of a's",)))
+    assert kinds(found)[0] == "obfuscated"
+
+
+def test_a_seed_without_descent() -> None:
+    """The same noise in every matrix, other outliers on top, and gains that have nothing in common."""
+    rng = np.random.default_rng(10)
+
+    def trained(x: Any, slot: Slot) -> Any:
+        if slot.role.is_gain:
+            return rng.normal(1, 0.1, x.shape)
+        return x + 0.6 * np.outer(rng.normal(size=x.shape[0]), rng.normal(size=x.shape[1])) * x.std()
+
+    names = [slot.role.value for slot in BASE.slots if slot.role is not Role.EMBEDDING]
+    one, two = (BASE.changed(**dict.fromkeys(names, trained)) for _ in range(2))
+    assert kinds(relate(one, two)) == ["shared-init"]
+
+
+def test_the_record_survives_json() -> None:
+    found = relate(BASE, moved(BASE, 0.1, 11))
+    assert msgspec.json.decode(msgspec.json.encode(found), type=Relation) == found
+
+
+def test_the_map_is_drawn_with_a_line_a_layer() -> None:
+    lines = drawn((("0", "0"), ("1", None), ("2", "2")), ("0", "1", "2"))
+    assert lines[1:] == ("0  ■··  0", "1  ···  new", "2  ··■  2")
+    wide = drawn((("0", "99"),), tuple(map(str, range(100))))
+    assert "2 a column" in wide[0]
+    assert wide[1].count("■") == 1
+    assert drawn((), ()) == ()
