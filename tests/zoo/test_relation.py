@@ -16,6 +16,7 @@ from modelkin.architectures import Anatomy, identify
 from modelkin.demo import bundled
 from modelkin.inspection import open_model
 from modelkin.records.relation import Relation
+from modelkin.relation.merges import unmixed
 from modelkin.relation.relating import Inquiry, relate
 from modelkin.relation.tokens import shared_tokens
 from modelkin.sources import ReadOptions
@@ -156,18 +157,22 @@ def test_a_swapped_tokenizer_is_found_on_top_of_training() -> None:
 def test_merge_weights_with_the_base_given() -> None:
     dune, heath = trained("dune"), trained("heath")
     other = stored(derive.sparse_update(dune, derive.slerp(dune, trained("grove"), 0.05), 0.5))
-    base, third = opened(dune), opened(other)
+    sources = [("heath", opened(heath)), ("other", opened(other)), ("dune", opened(dune))]
     for merged, weights in (
         (derive.linear([heath, other], [0.6, 0.4]), [0.6, 0.4]),
         (derive.slerp(heath, other, 0.3), [0.7, 0.3]),
     ):
-        left, right = opened(heath), opened(merged)
-        found = relate(left, right, Inquiry(names=("heath", "new"), candidates=[("other", third), ("dune", base)]))
-        assert kinds(found)[0] == "merge"
-        assert found.merge is not None
-        assert found.merge.sources == ("heath", "other")
-        assert found.merge.weights == pytest.approx(weights, abs=0.02)
-        assert found.direction == "a->b"
+        found = unmixed(("new", opened(merged)), sources)
+        assert found is not None
+        assert found.sources == ("heath", "other")
+        assert found.weights == pytest.approx(weights, abs=0.02)
+
+
+def test_a_merge_among_candidates_is_a_kind_and_points_at_itself() -> None:
+    other = stored(tiny("llama", seed=2, vocab_size=256))
+    mother, merged = opened(BASE), opened(derive.linear([BASE, other], [0.7, 0.3]))
+    found = relate(mother, merged, Inquiry(names=("mother", "new"), candidates=[("other", opened(other))]))
+    assert (kinds(found), found.direction) == (["merge"], "a->b")
 
 
 def test_every_kind_says_what_strangers_would_show() -> None:

@@ -24,7 +24,7 @@ ROUNDS = 3
 
 @dataclass(frozen=True, eq=False)
 class Operator:
-    """Σ values[i] · left[i] right[i]ᵀ, rows (rank, d), of norm one: what a neuron makes of it is compared, not its size."""
+    """Σ values[i] · left[i] right[i]ᵀ, rows (rank, d), of norm one: its size says nothing."""
 
     left: Floats
     right: Floats

@@ -53,6 +53,9 @@ def judged(clues: Clues, triplets: Sequence[Triplet], odds: Mapping[str, tuple[f
     """`odds`: for a third model by name, log-odds that it came before a, and before b."""
     lost = _losses(clues)
     children = {child for child, _ in lost}
+    star = next((t for t in triplets if t.shape == "star"), None) if clues.merge is None else None
+    if star is not None:
+        return Judgement("neither", None, (f"a, b and {star.third} part at a model that is none of them",))
     if len(children) == 1:
         child = children.pop()
         return Judgement("a->b" if child == "b" else "b->a", None, tuple(why for _, why in lost))
@@ -145,12 +148,9 @@ def _structure(clues: Clues) -> list[tuple[str, str]]:
 def _by_relatives(
     triplets: Sequence[Triplet], odds: Mapping[str, tuple[float, float]], ahead: float
 ) -> Judgement | None:
-    """What a third relative says; one that lies between, or is lain between, before one that only makes a star."""
-    rank = {"a between": 0, "b between": 0, "third between": 0, "star": 1, "unclear": 2}
-    for triplet in sorted(triplets, key=lambda t: rank[t.shape]):
-        if triplet.shape == "star":
-            return Judgement("neither", None, (f"a, b and {triplet.third} part at a model that is none of them",))
-        if triplet.shape != "unclear":
+    """What a third relative says that lies between the two, or beside one of them."""
+    for triplet in triplets:
+        if triplet.shape not in ("star", "unclear"):
             before_a, before_b = odds[triplet.third]
             return _rooted(triplet, ahead, before_a, before_b)
     return None

@@ -92,7 +92,7 @@ def unmixed(product: Named, sources: Sequence[Named]) -> Merge | None:
     marks = marks_of(product[1], [weights for _, weights in sources], list(by_tensor))
     if marks is not None:
         return _dropping(product[0], [name for name, _ in sources], marks)
-    used = _curved(list(by_tensor.values()), len(sources)) or _needed(list(by_tensor.values()), len(sources))
+    used = _curved(list(by_tensor.values())) or _needed(list(by_tensor.values()), len(sources))
     if used is None:
         return None
     return _merge(product[0], [sources[i][0] for i in used], {s: _only(p, used) for s, p in by_tensor.items()})
@@ -173,8 +173,8 @@ def _needed(products: Sequence[Products], count: int) -> list[int] | None:
     return used if nearest > 0 and 1 - left / nearest >= GAIN else None
 
 
-def _curved(products: Sequence[Products], count: int) -> list[int] | None:
-    """Two sources on a great circle through the mixture. To a straight mean it would seem as if the base were taken off."""
+def _curved(products: Sequence[Products]) -> list[int] | None:
+    """Two sources on a great circle through the mixture: to a straight mean it seems as if the base was taken off."""
     weights = solved(products)
     used = sorted(int(i) for i in np.argsort(-weights)[:2])
     some = [_only(p, used) for p in products]

@@ -38,6 +38,7 @@ LAYERS_OF_THIRDS = 4
 LIMITS = (
     "kind and direction are read from the weights alone, never from dates or model cards",
     "a model that was trained for long after several steps shows the last one best",
+    "an order of two says that one comes from the other or from a model very near to it; third relatives tell siblings",
 )
 
 
@@ -78,7 +79,7 @@ def relate(a: Weights, b: Weights, inquiry: Inquiry = Inquiry(), progress: Progr
     child = narrow_side if narrow is not None else ""
     clues = direction.Clues(facts, tokens, depth, child or None, _with_experts(experts), merge, inquiry.names)
     judged = direction.judged(clues, thirds, odds)
-    body = _body(right, facts, experts)
+    body = _body((left, right), facts, experts)
     found = Findings(
         facts,
         body,
@@ -190,17 +191,21 @@ def _expert_part(weights: Weights, experts: Upcycling) -> tuple[int, Share]:
     return count, experts.rows_share()
 
 
-def _body(b: Weights, facts: Sequence[TensorFact], experts: Upcycling | None) -> PartShare | None:
-    """What lies inside the layers of b, but for gains and biases, which are too small to count beside matrices."""
-    inside = [fact for fact in facts if fact.role in LINEAR]
-    whole = sum(int(np.prod(b.shape(slot))) for slot in b.slots if slot.role in LINEAR)
-    parts = [(fact.values, share_of_fact(fact)) for fact in inside]
-    if experts is not None and experts.experts_in_b and experts.holds:
-        parts.append(_expert_part(b, experts))
-    if not whole:
-        return None
-    share = total(parts, whole)
-    return PartShare("inside the layers", whole, share.fraction, share.low, share.high)
+def _body(sides: Sequence[Weights], facts: Sequence[TensorFact], experts: Upcycling | None) -> PartShare | None:
+    """What lies inside the layers, of the model of which more goes on: a part of a whole is all inherited.
+
+    Gains and biases are too small to count beside matrices.
+    """
+    shares = []
+    for side, is_b in zip(sides, (False, True), strict=True):
+        whole = sum(int(np.prod(side.shape(slot))) for slot in side.slots if slot.role in LINEAR)
+        parts = [(fact.values, share_of_fact(fact)) for fact in facts if fact.role in LINEAR]
+        if experts is not None and experts.experts_in_b == is_b and experts.holds:
+            parts.append(_expert_part(side, experts))
+        if whole:
+            share = total(parts, whole)
+            shares.append(PartShare("inside the layers", whole, share.fraction, share.low, share.high))
+    return max(shares, key=lambda share: share.fraction, default=None)
 
 
 def _shared(

@@ -19,7 +19,7 @@ from modelkin.relation.reading import LINEAR, FacingSlots, Floats, Weights, bloc
 from modelkin.relation.spectra import compared
 
 WHOLE = 64 << 20  # numbers; larger tensors are looked at in some of their rows where all are needed at once
-MOST_SPECTRA = 12  # layers whose large matrices are taken apart into singular values
+MOST_SPECTRA = 4  # layers whose large matrices are taken apart into singular values
 LARGE = 4 << 20
 STEPS_AT_MOST = 1 << 20
 Progress = Callable[[str, int, int], None]

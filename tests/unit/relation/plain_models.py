@@ -43,7 +43,7 @@ class Plain:
     def shape(self, slot: Slot) -> tuple[int, ...]:
         return self.slots[slot].shape
 
-    def dtype(self, slot: Slot) -> str:
+    def dtype(self, _: Slot) -> str:
         return self.form
 
     def changed(self, **by_role: Any) -> Plain:

@@ -64,7 +64,7 @@ def test_dare_by_its_atoms() -> None:
 
 
 def test_ties_by_what_it_trims() -> None:
-    def trimmed(one: np.ndarray, two: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def trimmed(one: np.ndarray, two: np.ndarray, _: np.random.Generator) -> np.ndarray:
         kept = np.array([x * (np.abs(x) >= np.quantile(np.abs(x), 0.7)) for x in (one, two)])
         agrees = (np.sign(kept) == np.sign(kept.sum(axis=0))) & (kept != 0)
         return (kept * agrees).sum(axis=0) / np.maximum(agrees.sum(axis=0), 1)
