@@ -117,6 +117,8 @@ def made_survey() -> Survey:
 
 SURVEY = made_survey()
 
+pytestmark = pytest.mark.xdist_group("figures")  # what the fixture makes takes long, so one worker makes it
+
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[Drawn, Path]:
