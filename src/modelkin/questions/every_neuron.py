@@ -2,11 +2,15 @@
 
 Every row of gate and up of two layers is read (of every expert, and of shared experts), in groups of at most
 GROUP_NUMBERS numbers, so that of each model two groups of rows lie in memory, 64 MB each, whatever the size of the
-model; only matrices stored by columns are held whole. Rows are called in blocks of at most BLOCK consecutive neurons.
-If the neurons of a layer may stand in any order, then, given which of them stand in which block, the orders of the
-blocks are independent and uniform: so the fixed points of all blocks of a layer, and of all layers, follow the exact
-law of a sum. Gate and up are renumbered together, and experts copied from one MLP have one common order, so these
-never add up: the best counts, times their number.
+model; only matrices stored by columns are held whole. Of down, whose columns are the neurons, as many hidden axes are
+read as are one such group. Rows are called in blocks of at most BLOCK consecutive neurons. If the neurons of a layer
+may stand in any order, then, given which of them stand in which block, the orders of the blocks are independent and
+uniform: so the fixed points of all blocks of a layer, and of all layers, follow the exact law of a sum. Gate, up and
+down are renumbered together, so they never add up: the best counts, times their number.
+
+Experts of a layer add up where those of one model at least stand in orders of their own. Where in both models experts
+are alike at equal index, copied from one MLP, they have one common order, and only the best of them counts; so it does
+where one dense MLP stands beside experts that are. Which of the two is better, all together or the best, is paid for.
 
 Which layers are called together must not depend on the rows that are counted. Layers that face each other do so before
 a row is read: all of their neurons count, and counts of all facing pairs may be summed, or the best pair taken. Where
@@ -28,9 +32,21 @@ import msgspec
 import numpy as np
 
 from modelkin.architectures import Anatomy
-from modelkin.questions.experts import repeated
+from modelkin.questions.exchangeability import index_means_nothing, zeros_apart
+from modelkin.questions.experts import ALIKE, repeated
 from modelkin.questions.gains import ALARM
-from modelkin.questions.neuron_stream import BLOCK, Calls, LayerCalls, Matrices, Names, Side, Span, Task, called_neurons
+from modelkin.questions.neuron_stream import (
+    BLOCK,
+    GROUP_NUMBERS,
+    Calls,
+    LayerCalls,
+    Matrices,
+    Names,
+    Side,
+    Span,
+    Task,
+    called_neurons,
+)
 from modelkin.questions.question import CannotAsk, Pair, weighed
 from modelkin.records import Assumption, Evidence, LayerFinding, Role, Significance, Slot
 from modelkin.sampling.facing import facing
@@ -62,8 +78,8 @@ def tasks(pair: Pair, layer_map: Mapping[str, str], looked_at: Span | None) -> l
 
 def bytes_of(pair: Pair, task: Task) -> tuple[int, int]:
     """What calling two layers reads of the weights of a and of b; a matrix that is called twice is held."""
-    mine = dict.fromkeys((matrices.a, matrices.rows) for matrices in task.matrices)
-    theirs = dict.fromkeys((matrices.b, matrices.rows) for matrices in task.matrices)
+    mine = dict.fromkeys((matrices.a, matrices.axes or matrices.rows) for matrices in task.matrices)
+    theirs = dict.fromkeys((matrices.b, matrices.axes or matrices.rows) for matrices in task.matrices)
     return (
         pair.a.bytes_of([(slot, slice(0, rows)) for slot, rows in mine]),
         pair.b.bytes_of([(slot, slice(0, rows)) for slot, rows in theirs]),
@@ -75,15 +91,19 @@ def bytes_of(pair: Pair, task: Task) -> tuple[int, int]:
 Sets = dict[str, dict[int | None, dict[Role, Slot]]]  # by layer, then by expert (None: dense; -1: shared)
 SHARED = -1
 PARTS = {Role.GATE: "gate", Role.UP: "up", Role.SHARED_GATE: "gate", Role.SHARED_UP: "up"}
+WRITERS = {Role.DOWN: "down", Role.SHARED_DOWN: "down"}  # their columns are the neurons
+NAMES = PARTS | WRITERS
+SHARED_ROLES = (Role.SHARED_GATE, Role.SHARED_UP, Role.SHARED_DOWN)
+TOGETHER = "all experts"
 
 
 def _neurons_of(anatomy: Anatomy) -> Sets:
     found: Sets = {}
     for slot in anatomy.slots:
-        shape = anatomy.shape(slot) if slot.role in PARTS else ()
-        if len(shape) == 2 and shape[1] == anatomy.facts.hidden and slot.layer is not None:
-            shared = slot.role in (Role.SHARED_GATE, Role.SHARED_UP)
-            found.setdefault(slot.layer_name, {}).setdefault(SHARED if shared else slot.expert, {})[slot.role] = slot
+        shape = anatomy.shape(slot) if slot.role in NAMES else ()
+        if len(shape) == 2 and shape[slot.role in PARTS] == anatomy.facts.hidden and slot.layer is not None:
+            expert = SHARED if slot.role in SHARED_ROLES else slot.expert
+            found.setdefault(slot.layer_name, {}).setdefault(expert, {})[slot.role] = slot
     return found
 
 
@@ -91,12 +111,23 @@ def _matrices(pair: Pair, names: Names, a: Sets, b: Sets, looked_at: Span | None
     mine, theirs = a.get(names[0], {}), b.get(names[1], {})
     found = []
     for i, j in _beside(sorted(mine, key=_number), sorted(theirs, key=_number)):
-        for role in (role for role in PARTS if role in mine[i] and role in theirs[j]):
+        both = [role for role in NAMES if role in mine[i] and role in theirs[j]]
+        if not any(role in PARTS for role in both):
+            continue
+        for role in both:
             x, y = mine[i][role], theirs[j][role]
-            rows = min(pair.a.shape(x)[0], pair.b.shape(y)[0])
+            rows = min(side.shape(slot)[role in WRITERS] for side, slot in ((pair.a, x), (pair.b, y)))
             if len(called_neurons(rows, looked_at)) >= FEWEST_NEURONS:
-                found.append(Matrices(_label(i, j, role), x, y, rows))
+                found.append(Matrices(_label(i, j, role), x, y, rows, _axes(pair, x, y)))
     return tuple(found)
+
+
+def _axes(pair: Pair, a: Slot, b: Slot) -> int | None:
+    """How many hidden axes describe the columns of both: one group of numbers; None where rows are the neurons."""
+    if a.role not in WRITERS:
+        return None
+    widest = max(pair.a.shape(a)[1], pair.b.shape(b)[1])
+    return max(1, min(pair.a.shape(a)[0], GROUP_NUMBERS // widest))
 
 
 def _beside(mine: Sequence[int | None], theirs: Sequence[int | None]) -> list[tuple[int | None, int | None]]:
@@ -114,10 +145,10 @@ def _number(expert: int | None) -> float:
 
 def _label(a: int | None, b: int | None, role: Role) -> str:
     if a == SHARED:
-        return f"shared {PARTS[role]}"
+        return f"shared {NAMES[role]}"
     if a is None and b is None:
-        return PARTS[role]
-    return f"expert {b if a is None else a} {PARTS[role]}"
+        return NAMES[role]
+    return f"expert {b if a is None else a} {NAMES[role]}"
 
 
 # What the counts say.
@@ -139,19 +170,20 @@ def answer(layers: Sequence[LayerCalls], layers_of_b: int, rng: np.random.Genera
     facing_ones = [layer for layer in layers if not layer.chosen]
     if max((sum(calls.sizes) for layer in facing_ones for calls in layer.calls), default=0) < FEWEST_NEURONS:
         raise CannotAsk(f"fewer than {FEWEST_NEURONS} neurons of a layer can be told apart")
-    tracks = _tracks(layers, layers_of_b, together=True)
+    joined = layers if _experts_repeat(layers) else [_with_experts_together(layer) for layer in layers]
+    tracks = _tracks(joined, layers_of_b, together=True)
     apart = min(t.significance.log10_pvalue for t in tracks) <= DOUBTED and _both_repeat(facing_ones)
     if apart:
-        tracks = _tracks(layers, layers_of_b, together=False)
+        tracks = _tracks(joined, layers_of_b, together=False)
     best = min(tracks, key=lambda track: track.significance.log10_pvalue)
-    judged = _best([track.significance for track in tracks], "projections and sets of neurons")
-    findings = _findings(layers)
+    judged = _judged(tracks, any(_has_experts(layer) for layer in layers))
+    findings = _findings(joined)
     effects = [finding.effect for finding in findings if finding.effect is not None]
     return weighed(
         ID,
         "neurons",
         judged,
-        (*_unsorted(facing_ones, rng), *_remarks(layers, apart)),
+        (*_unsorted(facing_ones, rng), *_renumbered(facing_ones, rng), *_remarks(layers, apart)),
         statistic=float(best.fixed),
         n=best.n,
         effect=float(np.median(effects)) if effects else None,
@@ -159,6 +191,48 @@ def answer(layers: Sequence[LayerCalls], layers_of_b: int, rng: np.random.Genera
         strangers=f"{best.blocks} of {best.n} on average: one in each block of at most {BLOCK}",
         per_layer=findings,
     )
+
+
+def _has_experts(layer: LayerCalls) -> bool:
+    parts = [calls.part for calls in layer.calls]
+    return len(set(parts)) < len(parts)
+
+
+def _experts_repeat(layers: Sequence[LayerCalls]) -> bool:
+    """Are experts of some layer alike in both models? Then a find may come as often as there are experts."""
+    return all(
+        max(side.experts_alike for side in sides) > ALIKE for sides in zip(*((x.a, x.b) for x in layers), strict=True)
+    )
+
+
+def _with_experts_together(layer: LayerCalls) -> LayerCalls:
+    """One more set of calls a projection: those of all experts, and of the shared one, as blocks of one layer."""
+    if not _has_experts(layer):
+        return layer
+    by_part: dict[str, list[Calls]] = {}
+    for calls in layer.calls:
+        by_part.setdefault(calls.part, []).append(calls)
+    return msgspec.structs.replace(layer, calls=(*layer.calls, *(_sum(part, found) for part, found in by_part.items())))
+
+
+def _sum(part: str, found: Sequence[Calls]) -> Calls:
+    likeness = [calls.likeness for calls in found if calls.likeness is not None]
+    return Calls(
+        f"{TOGETHER} {part}",
+        tuple(k for calls in found for k in calls.fixed),
+        tuple(n for calls in found for n in calls.sizes),
+        dropped=0,
+        likeness=float(np.median(likeness)) if likeness else None,
+    )
+
+
+def _judged(tracks: Sequence[Track], experts: bool) -> Significance:
+    """The best track, paid for; where there are experts, all of them together or one of them, and paid for that too."""
+    joined = [track.significance for track in tracks if track.label.startswith(TOGETHER)]
+    single = [track.significance for track in tracks if not track.label.startswith(TOGETHER)]
+    best = [_best(tests, "projections and sets of neurons") for tests in (single, joined) if tests]
+    judged = _best(best, "experts together, the best of them alone")
+    return _paid(judged, 2) if experts and not joined else judged
 
 
 def _tracks(layers: Sequence[LayerCalls], layers_of_b: int, *, together: bool) -> list[Track]:
@@ -247,8 +321,13 @@ def _both_repeat(layers: Sequence[LayerCalls]) -> bool:
 
 
 def _sketch(side: Side) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
-    rows = np.frombuffer(side.sketch, np.float32).reshape(-1, side.width)
-    return np.where(np.isfinite(rows), rows, np.float32(0))
+    return np.frombuffer(side.sketch, np.float16).reshape(-1, side.width).astype(np.float32)
+
+
+def _renumbered(layers: Sequence[LayerCalls], rng: np.random.Generator) -> Iterator[Assumption]:
+    a, b = ({layer.names[i]: _sketch((layer.a, layer.b)[i]) for layer in layers} for i in (0, 1))
+    yield index_means_nothing(list(a.values()), list(b.values()), rng)
+    yield from zeros_apart(calls.zeros for layer in layers for calls in layer.calls)
 
 
 def _unsorted(layers: Sequence[LayerCalls], rng: np.random.Generator) -> Iterator[Assumption]:

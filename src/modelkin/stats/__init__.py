@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modelkin.stats.arrays import rank_scores
-from modelkin.stats.checks import hidden_autocorrelation, importance_order
+from modelkin.stats.checks import hidden_autocorrelation, importance_order, index_meaning
 from modelkin.stats.conformal import Conformal, conformal
 from modelkin.stats.intervals import Interval, PairRate, clopper_pearson, pair_rate, upper_bound, wilson
 from modelkin.stats.layers import Layers, NeuronLayers, neurons_over_layers, over_layers, total_fixed_points
@@ -35,6 +35,7 @@ __all__ = [
     "hidden_axes",
     "holm",
     "importance_order",
+    "index_meaning",
     "joint_permutation",
     "layer_offset",
     "log_e_mixture",
