@@ -8,6 +8,9 @@ may stand in any order, then, given which of them stand in which block, the orde
 uniform: so the fixed points of all blocks of a layer, and of all layers, follow the exact law of a sum. Gate, up and
 down are renumbered together, so they never add up: the best counts, times their number.
 
+Two counts are made and paid for: of all neurons, and of the one in SUREST whose choice is most like them. Neurons that
+were taken as they are lie among these, while those that find themselves by chance may be any.
+
 Experts of a layer add up where those of one model at least stand in orders of their own. Where in both models experts
 are alike at equal index, copied from one MLP, they have one common order, and only the best of them counts; so it does
 where one dense MLP stands beside experts that are. Which of the two is better, all together or the best, is paid for.
@@ -50,7 +53,7 @@ from modelkin.questions.neuron_stream import (
 from modelkin.questions.question import CannotAsk, Pair, weighed
 from modelkin.records import Assumption, Evidence, LayerFinding, Role, Significance, Slot
 from modelkin.sampling.facing import facing
-from modelkin.stats import better_of, importance_order, total_fixed_points
+from modelkin.stats import better_of, importance_order, surest_fixed_points, total_fixed_points
 
 ID = "every-neuron"
 FEWEST_NEURONS = 8
@@ -163,6 +166,7 @@ class Track:
     fixed: int
     n: int
     blocks: int
+    surest: Calls
 
 
 def answer(layers: Sequence[LayerCalls], layers_of_b: int, rng: np.random.Generator) -> Evidence:
@@ -179,6 +183,7 @@ def answer(layers: Sequence[LayerCalls], layers_of_b: int, rng: np.random.Genera
     judged = _judged(tracks, any(_has_experts(layer) for layer in layers))
     findings = _findings(joined)
     effects = [finding.effect for finding in findings if finding.effect is not None]
+    told = _of_the_surest(best.surest) if judged.log10_pvalue <= LOCATED else ("", "")
     return weighed(
         ID,
         "neurons",
@@ -187,8 +192,8 @@ def answer(layers: Sequence[LayerCalls], layers_of_b: int, rng: np.random.Genera
         statistic=float(best.fixed),
         n=best.n,
         effect=float(np.median(effects)) if effects else None,
-        observed=f"{best.fixed} of {best.n} neurons found themselves{_located(judged, findings)}",
-        strangers=f"{best.blocks} of {best.n} on average: one in each block of at most {BLOCK}",
+        observed=f"{best.fixed} of {best.n} neurons found themselves{told[0]}{_located(judged, findings)}",
+        strangers=f"{best.blocks} of {best.n} on average: one in each block of at most {BLOCK}{told[1]}",
         per_layer=findings,
     )
 
@@ -223,6 +228,9 @@ def _sum(part: str, found: Sequence[Calls]) -> Calls:
         tuple(n for calls in found for n in calls.sizes),
         dropped=0,
         likeness=float(np.median(likeness)) if likeness else None,
+        sure=sum(calls.sure for calls in found),
+        chosen=sum(calls.chosen for calls in found),
+        share=math.fsum(calls.share for calls in found),
     )
 
 
@@ -248,12 +256,11 @@ def _track(label: str, layers: Sequence[LayerCalls], layers_of_b: int, together:
     moved = [calls for layer, calls in of_layers if layer.chosen and any(calls.sizes)]
     if not beside:
         return None
-    tests = [better_of([_total(calls) for calls in beside], "layers")]
+    tests = [better_of([_total([calls]) for calls in beside], "layers")]
     if together:
-        fixed, sizes = [k for calls in beside for k in calls.fixed], [n for calls in beside for n in calls.sizes]
-        tests.append(total_fixed_points(fixed, sizes))
+        tests.append(_total(beside))
     if moved:
-        tests.append(_paid(min(map(_total, moved), key=lambda test: test.log10_pvalue), layers_of_b))
+        tests.append(_paid(min((_total([calls]) for calls in moved), key=lambda test: test.log10_pvalue), layers_of_b))
     shown = _shown(of_layers)
     return Track(
         label,
@@ -261,11 +268,16 @@ def _track(label: str, layers: Sequence[LayerCalls], layers_of_b: int, together:
         fixed=sum(sum(calls.fixed) for calls in shown),
         n=sum(sum(calls.sizes) for calls in shown),
         blocks=sum(sum(size > 0 for size in calls.sizes) for calls in shown),
+        surest=_sum(label, shown),
     )
 
 
-def _total(calls: Calls) -> Significance:
-    return total_fixed_points(calls.fixed, calls.sizes)
+def _total(found: Sequence[Calls]) -> Significance:
+    """All that found themselves, or those among the surest: the first sees faint likeness, the second a few copies."""
+    fixed, sizes = [k for calls in found for k in calls.fixed], [n for calls in found for n in calls.sizes]
+    surest = _sum("", found)
+    tests = [total_fixed_points(fixed, sizes), surest_fixed_points(surest.sure, surest.chosen, surest.share)]
+    return better_of(tests, "all neurons, the surest of them")
 
 
 def _paid(test: Significance, times: int) -> Significance:
@@ -291,12 +303,17 @@ def _findings(layers: Sequence[LayerCalls]) -> tuple[LayerFinding, ...]:
 
 
 def _finding(layer: LayerCalls) -> LayerFinding | None:
-    tests = [(_total(calls), calls) for calls in layer.calls if any(calls.sizes)]
+    tests = [(_total([calls]), calls) for calls in layer.calls if any(calls.sizes)]
     if not tests:
         return None
     best, calls = min(tests, key=lambda item: item[0].log10_pvalue)
     paid = _paid(best, len(tests)).log10_pvalue
     return LayerFinding(*layer.names, float(sum(calls.fixed)), sum(calls.sizes), paid, calls.likeness)
+
+
+def _of_the_surest(found: Calls) -> tuple[str, str]:
+    """In words, for what was observed and for strangers."""
+    return f", {found.sure} of the {found.chosen} surest", f"; of the surest {found.share:.2g}"
 
 
 def _located(judged: Significance, findings: Sequence[LayerFinding]) -> str:

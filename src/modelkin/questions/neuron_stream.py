@@ -22,6 +22,7 @@ from modelkin.stats.assignment import answerable, matches
 BLOCK = 512  # an assignment takes some 20 ms; twice the neurons eight times as long
 GROUP_NUMBERS = 16 << 20
 NORMS = 128  # a layer, evenly spaced, for the check that neurons are not sorted by size
+SUREST = 16  # one in so many of a block, those most like the one they chose
 SKETCH_ROWS, SKETCH_COLUMNS = 64, 256  # enough to see that one layer is a copy of another, or what an index means
 
 NO_ZEROS = Zeros()
@@ -42,6 +43,9 @@ class Calls(msgspec.Struct, frozen=True):
     dropped: int
     likeness: float | None  # median correlation of rows at one index
     zeros: Zeros = NO_ZEROS
+    sure: int = 0  # of those that found themselves, in the surest part of every block
+    chosen: int = 0  # neurons in that part
+    share: float = 0.0  # of them that find themselves by chance
 
     @property
     def part(self) -> str:
@@ -120,9 +124,13 @@ class _Tally:
     dropped: int
     likeness: list[Floats]
     zeros: Zeros = NO_ZEROS
+    sure: int = 0
+    chosen: int = 0
+    share: float = 0.0
 
     def calls(self, label: str) -> Calls:
-        return Calls(label, tuple(self.fixed), tuple(self.sizes), self.dropped, _median(self.likeness), self.zeros)
+        likeness, sure = _median(self.likeness), (self.sure, self.chosen, self.share)
+        return Calls(label, tuple(self.fixed), tuple(self.sizes), self.dropped, likeness, self.zeros, *sure)
 
 
 def _called(
@@ -164,6 +172,17 @@ def _call(left: Single, right: Single, tally: _Tally, rng: np.random.Generator) 
     tally.sizes.append(len(chosen))
     tally.dropped += len(left) - len(chosen)
     tally.likeness.append(np.einsum("ij,ij->i", mine, theirs))
+    _count_surest(tally, chosen, np.einsum("ij,ij->i", mine, theirs[chosen]))
+
+
+def _count_surest(tally: _Tally, chosen: NDArray[np.intp], likeness: Floats) -> None:
+    """Who is surest depends on the rows, never on the numbers that they have in b."""
+    if not chosen.size:
+        return
+    surest = np.argsort(-likeness, kind="stable")[: -(-len(chosen) // SUREST)]
+    tally.sure += int(np.count_nonzero(chosen[surest] == surest))
+    tally.chosen += len(surest)
+    tally.share += len(surest) / len(chosen)
 
 
 def _numbers(rows: Single) -> Floats:
