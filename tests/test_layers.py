@@ -24,8 +24,10 @@ HOUSE: dict[str, set[str]] = {
     "sampling": {"errors", "records", "architectures"},
     "questions": {"errors", "records", "architectures", "checkpoint", "vocabulary", "metrics", "stats", "sampling"},
     "verdict": {"errors", "records", "stats"},
-    "journal": {"records", "sources"},
-    "full": {"records", "sources", "questions", "journal"},
+    "journal": {"sources"},
+    "fingerprints": {"errors", "records", "sources", "architectures", "questions", "journal"},
+    "full": {"records", "sources", "sampling", "questions", "journal"},
+    "planning": {"records", "sources", "inspection", "sampling", "questions", "fingerprints"},
     "compare": {
         "errors",
         "records",
@@ -37,7 +39,9 @@ HOUSE: dict[str, set[str]] = {
         "questions",
         "verdict",
         "journal",
+        "fingerprints",
         "full",
+        "planning",
     },
     "verify": {"errors", "records", "sources", "sampling", "questions", "verdict", "compare"},
     "survey": {
@@ -71,7 +75,7 @@ HOUSE: dict[str, set[str]] = {
     },
     "report": {"errors", "records"},
     "tour": {"records", "sources", "compare", "demo"},
-    "console": {"errors", "sources"},
+    "console": {"errors", "sources", "report"},
     "options": {"errors", "sources"},
     "commands": {"errors", "records", "sources", "survey", "studies", "reference", "report", "console", "options"},
     "cli": {
