@@ -1,16 +1,19 @@
-"""How long the arithmetic of a survey takes: six models, 48 layers, two norms, 4,096 wide, from memory.
+"""How long the arithmetic and the figures of a survey take: six models, 48 layers, two norms, 4,096 wide, from memory.
 
-    python benchmarks/survey.py [--models 6 --layers 48 --width 4096]
+    python benchmarks/survey.py [--models 6 --layers 48 --width 4096] [--figures]
 
 The checkpoints are made up: gains that grow with depth, half of the models copies of others with noise, so that both
-strangers and relatives are among the pairs. Opening and reading are timed apart.
+strangers and relatives are among the pairs. Opening and reading are timed apart; processor seconds count all threads.
+Figures need matplotlib.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 import time
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -18,6 +21,7 @@ from safetensors.numpy import save
 
 from modelkin.architectures import Anatomy, identify
 from modelkin.checkpoint import open_checkpoint
+from modelkin.records import Survey
 from modelkin.report.files import to_json
 from modelkin.sources.memory import MemorySource
 from modelkin.survey.labels import named
@@ -25,6 +29,7 @@ from modelkin.survey.reading import SurveyOptions, collect
 from modelkin.survey.surveying import survey_of
 
 TARGET = 3.0
+FIGURES_TARGET = 60.0
 
 
 def gains(rng: np.random.Generator, layers: int, width: int) -> np.ndarray:
@@ -51,6 +56,7 @@ def main() -> None:
     parser.add_argument("--models", type=int, default=6)
     parser.add_argument("--layers", type=int, default=48)
     parser.add_argument("--width", type=int, default=4096)
+    parser.add_argument("--figures", action="store_true", help="draw every figure too")
     chosen = parser.parse_args()
     rng = np.random.default_rng(0)
     made: list[np.ndarray] = []
@@ -61,17 +67,31 @@ def main() -> None:
     anatomies = [anatomy(name, values) for name, values in zip(names, made, strict=True)]
     began = time.perf_counter()
     found = collect(anatomies, named(names, names), SurveyOptions())
-    read = time.perf_counter()
+    read, worked = time.perf_counter(), time.process_time()
     record = survey_of(found, read)
-    measured = time.perf_counter()
+    measured, worked = time.perf_counter(), time.process_time() - worked
     body = to_json(record)
     written = time.perf_counter()
     print(f"{chosen.models} models, {chosen.layers} layers, 2 norms, {chosen.width} wide")
     print(f"reading     {read - began:6.2f} s")
-    print(f"arithmetic  {measured - read:6.2f} s   target {TARGET:.0f} s")
+    print(f"arithmetic  {measured - read:6.2f} s   {worked:.2f} s of processor time, target {TARGET:.0f} s")
     print(f"JSON        {written - measured:6.2f} s   {len(body) / 1e6:.1f} MB")
     rows = sum(len(table.rows) for table in record.tables)
     print(f"{len(record.tables)} tables with {rows:,} rows, {len(record.matrices)} matrices")
+    if chosen.figures:
+        draw(record)
+
+
+def draw(record: Survey) -> None:
+    from modelkin.report.figures import draw_all
+
+    began, worked = time.perf_counter(), time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        draw_all(record, Path(folder))
+        count = len(list(Path(folder).rglob("*.png")))
+    took, worked = time.perf_counter() - began, time.process_time() - worked
+    print(f"figures     {took:6.2f} s   {worked:.2f} s of processor time, target {FIGURES_TARGET:.0f} s")
+    print(f"{count} figures")
 
 
 if __name__ == "__main__":

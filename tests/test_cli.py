@@ -246,6 +246,37 @@ def test_a_place_that_cannot_be_written_is_wrong_usage(tmp_path: Path) -> None:
         assert "cannot be written" in done.stderr
 
 
+@pytest.mark.parametrize("command", ["compare", "inspect", "demo"])
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path, command: str) -> None:
+    (tmp_path / "taken").write_text("here")
+    models = {"compare": ["no/model", "nor/this"], "inspect": ["no/model"], "demo": []}[command]
+    places = {"--json": [tmp_path, tmp_path / "taken" / "x", tmp_path / "gone" / "x"], "--out": [tmp_path / "taken"]}
+    for option, targets in places.items():
+        for target in targets:
+            done = modelkin(command, *models, option, str(target))
+            assert done.returncode == 2, done.stderr  # and not 3: the models were not looked for
+            assert "cannot be written" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["taken"]
+
+
+def test_a_folder_that_is_not_there_yet_is_made(tmp_path: Path) -> None:
+    models = bundled()
+    out = tmp_path / "new" / "folder"
+    done = modelkin("compare", str(models["dune"]), str(models["grove"]), "--budget", "quick", "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    names = sorted(path.name for path in out.iterdir())
+    assert names == ["answers.csv", "comparison.json", "comparison.txt", "layers.csv"]
+    page = (Path(__file__).parents[1] / "docs" / "reading.md").read_text("utf-8")
+    assert all(f"`{name}`" in page for name in names)
+
+
+@pytest.mark.parametrize(("columns", "widest"), [("60", 60), ("80", 80), ("160", 160), ("", 110), ("wide", 110)])
+def test_a_page_that_is_piped_is_as_wide_as_columns_says(columns: str, widest: int, tmp_path: Path) -> None:
+    folder = write_files(tmp_path / "m", FILES)
+    lines = modelkin("inspect", str(folder), COLUMNS=columns).stdout.splitlines()
+    assert widest - 30 < max(map(len, lines)) <= widest
+
+
 def test_an_interrupt_ends_quickly_and_quietly() -> None:
     with LoopbackHub({"acme/tiny": Repository(FILES)}, faults=[faults.Stall(60, port="cdn", count=None)]) as hub:
         # Through a shell of its own, in case whoever runs the tests ignores interrupts.

@@ -67,9 +67,13 @@ def rotate_hidden(model: Model, seed: int) -> Model:
 
 
 def refactor_gains(model: Model, seed: int) -> Model:
-    """Other gains, drawn at random, and readers that make up for them. Norms without a reader of their own stay."""
+    """Other gains of either sign, up to fourfold, and readers that make up for them.
+
+    Norms without a reader of their own stay. Gains that stayed positive and near their size would leave products of
+    matrices that do without the gains nearly as they were, which some published tests look at.
+    """
     rng = chance("refactor_gains", seed)
-    gains = {norm: _factors(model.hidden, rng) for norm, _ in _norms(model)}
+    gains = {norm: _signs(model.hidden, rng) * _factors(model.hidden, rng) ** 2 for norm, _ in _norms(model)}
     return recorded(_regained(model, gains), "refactor_gains", seed, {})
 
 

@@ -87,9 +87,10 @@ def _accused(results: Sequence[Result]) -> str:
 
 def _missed(results: Sequence[Result]) -> str:
     demanded = [result for result in results if result.budget == result.demand]
+    missed = sum(map(detection.is_miss, demanded))
     return (
         f"**Relatives missed:** of {len(demanded):,} derivatives that must be found at the budget they were compared "
-        f"at, {sum(map(detection.is_miss, demanded)):,} were missed or found with less certainty than demanded."
+        f"at, {missed:,} {'was' if missed == 1 else 'were'} missed or found with less certainty than demanded."
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -164,9 +164,10 @@ def compare(
 @click.option("--fetch", is_flag=True, help="Open both models again, check what was read, and recompute every answer.")
 @reading_options
 def verify(file: Path, fetch: bool, **how: Any) -> None:
-    """Recompute the p-values of a comparison from the rows kept in its JSON FILE, and its verdict.
+    """Check the seal of a comparison, and recompute from what its JSON FILE holds: p-values, identity, verdict.
 
-    Without --fetch nothing is opened but FILE. With it the answers that need the models again are recomputed too.
+    Without --fetch nothing is opened but FILE: that shows damage and careless edits. A record that somebody forged and
+    sealed anew shows itself with --fetch alone, which opens both models and recomputes every answer.
     """
     from modelkin.console import progress_bar
     from modelkin.verify import not_recomputed, read_comparison, verify_fetched
@@ -182,18 +183,35 @@ def verify(file: Path, fetch: bool, **how: Any) -> None:
         where = _printable(difference.where)
         click.echo(f"{where}: stored {_printable(difference.stored)}, recomputed {_printable(difference.recomputed)}")
     if different:
-        raise ModelkinError(f"{len(different)} numbers do not come out again", where=str(file))
+        raise ModelkinError(_refuted_text(different), where=str(file))
     click.echo(_verified_text(fetch, () if fetch else not_recomputed(record)))
+
+
+def _refuted_text(different: Sequence[Any]) -> str:
+    from modelkin.verify import SEAL
+
+    broken = any(difference.where == SEAL for difference in different)
+    others = sum(difference.where != SEAL for difference in different)
+    said = ["the record was altered after it was written"] if broken else []
+    if others:
+        said.append("1 entry does not come out again" if others == 1 else f"{others} entries do not come out again")
+    return "; ".join(said)
 
 
 def _verified_text(fetched: bool, left: tuple[str, ...]) -> str:
     if fetched:
         return "every range that was read is as it was; every answer and the verdict come out again"
-    text = "every number of the quick questions and the verdict come out again"
+    text = (
+        "the seal is whole; what the files, the kept rows and the answers show comes out again, and so does the verdict"
+    )
     if not left:
         return text
     names = ", ".join(_printable(name) for name in left)
-    return f"{text}\n{len(left)} answers need the models again and were taken as stored ({names}): --fetch checks them"
+    number = "1 answer needs" if len(left) == 1 else f"{len(left)} answers need"
+    taken = "was taken as stored" if len(left) == 1 else "were taken as stored"
+    return (
+        f"{text}\n{number} the models again and {taken} ({names}): --fetch checks {'it' if len(left) == 1 else 'them'}"
+    )
 
 
 def _show_comparison(record: Any, json_to: str | None, out: Path | None) -> None:

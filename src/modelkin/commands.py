@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import click
@@ -42,6 +43,7 @@ def survey(
     from modelkin.console import progress_bar
     from modelkin.survey import survey as surveyed
 
+    _tried(out)
     if check_reference and not models:
         from modelkin.reference.published import REPOSITORIES
 
@@ -80,8 +82,21 @@ def study(
         return
     if name not in STUDIES:
         raise UsageError(f"there is no study {name!r}", hint=f"one of {', '.join(STUDIES)}")
+    _tried(out)
     record = STUDIES[name].run(models, small=small, seed=seed, reading=read_options(how))
     _show_study(record, json_to, out, figures=not no_figures)
+
+
+def _tried(out: Path | None) -> None:
+    """Make the folder, and a file in it, before hours of work go into what could not be written."""
+    if out is None:
+        return
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise UsageError(f"cannot be written: {error.strerror}", where=str(out)) from error
 
 
 def _survey_options(given: dict[str, Any]) -> Any:
@@ -134,8 +149,17 @@ def _checked(record: Any) -> Any:
     import msgspec
 
     from modelkin.reference import check
+    from modelkin.reference.published import REPOSITORIES
 
-    return msgspec.structs.replace(record, tables=(*record.tables, check(record)))
+    table, left_out = check(record), record.left_out
+    originals = {name.rpartition("/")[2].lower() for name in REPOSITORIES.values()}
+    if not any(
+        model.id.partition("@")[0].rstrip("/").rpartition("/")[2].lower() in originals for model in record.models
+    ):
+        said = f"None of these models is one of the originals ({', '.join(REPOSITORIES.values())})"
+        table = msgspec.structs.replace(table, caption=f"{said}, so nothing could be checked. {table.caption}")
+        left_out = (f"{said}: no published number was checked", *left_out)
+    return msgspec.structs.replace(record, tables=(*record.tables, table), left_out=left_out)
 
 
 def _show_survey(record: Any, json_to: str | None, out: Path | None, *, figures: bool) -> None:

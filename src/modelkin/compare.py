@@ -18,21 +18,24 @@ from modelkin.architectures import Anatomy, identify
 from modelkin.checkpoint import Checkpoint
 from modelkin.claims import read_claims, seen_from, weighed
 from modelkin.errors import NothingComparable
-from modelkin.full import ask_every_neuron
+from modelkin.fingerprints import identity as same_weights
+from modelkin.fingerprints import is_one_place, known_again, weights
+from modelkin.full import ask_every_neuron, compare_tensors
 from modelkin.inspection import SMALL_FILE, identity, open_model
 from modelkin.journal import Journal, open_journal
+from modelkin.planning import plan_lines
 from modelkin.questions import (
     QUESTIONS,
     CannotAsk,
     Cuts,
     Pair,
     Question,
-    copied_tensors,
-    every_neuron,
-    identical_files,
     not_evidence,
     tokenizers_of,
 )
+from modelkin.questions.coverage import compared_parts
+from modelkin.questions.gauge import rearranged
+from modelkin.questions.identity import rows_alike
 from modelkin.questions.layers import LAYER_MAP
 from modelkin.questions.neurons import NEURONS
 from modelkin.questions.pooled import POOLED
@@ -47,9 +50,11 @@ from modelkin.records import (
     KeptRows,
     Party,
     Reads,
+    Role,
     Side,
     Unanswered,
 )
+from modelkin.records.comparison import sealed
 from modelkin.sampling.readings import Floats, Readings, bytes_of, digests, keep, portrait, read
 from modelkin.sources import ReadOptions
 from modelkin.sources.local import LocalSource
@@ -58,6 +63,7 @@ from modelkin.verdict import POLICY, adjusted, judge
 from modelkin.verdict.policy import tally
 
 QUICK_STAGES = (1, 2)  # asked by every budget, from rows that the record keeps
+KEPT = "the files, layers and tensors that were finished are kept, and the same command goes on from there"
 Arrays = dict[Cut, Floats]
 Further = tuple[Anatomy, ...]
 
@@ -135,34 +141,36 @@ def open_pair(
 
 
 def _resumable(pair: Pair, began: float, progress: Progress, on_disk: bool) -> Comparison:
-    """At `full`, with what an earlier run of the same comparison found, and keeping what this one finds."""
-    if pair.budget != "full" or not on_disk:
+    """With what an earlier run of the same comparison found, and keeping what this one finds, where that is long."""
+    if pair.budget == "quick" or not on_disk:
         return compare_pair(pair, began, progress)
-    journal = open_journal([party(pair.a), party(pair.b)], pair.seed, pair.budget, __version__, POLICY)
+    models = [known_again(pair.a), known_again(pair.b)]
+    journal = open_journal(models, pair.seed, pair.budget, __version__, POLICY)
     try:
         comparison = compare_pair(pair, began, progress, journal)
     except KeyboardInterrupt:
         if not journal.kept:
             raise
-        raise KeyboardInterrupt("what was found is kept, and the same command goes on from there") from None
+        raise KeyboardInterrupt(KEPT) from None
     journal.forget()
     return comparison
 
 
 def _open(model: str, options: CompareOptions, progress: Progress, hashed: bool) -> Checkpoint:
-    """Small local files are hashed at once, large ones only where everything is read anyway."""
+    """Small local files are hashed at once, large ones when it turns out that this is worth it."""
     checkpoint = open_model(model, options.reading, progress)
     if hashed and isinstance(checkpoint.source, LocalSource):
-        checkpoint.source.hash_files(None if options.budget == "full" else SMALL_FILE, progress)
+        checkpoint.source.hash_files(SMALL_FILE, progress)
     return checkpoint
 
 
 def plan(a: str, b: str, options: CompareOptions = CompareOptions()) -> list[str]:
     """What `compare` would read of the weights, a line a question. Headers are read for this, weights are not."""
     with open_pair(a, b, options, hashed=False) as pair:
-        asked = [question for stages in _rungs(pair) for question in QUESTIONS if question.stage in stages]
-        lines = [_plan_line(pair, question) for question in asked]
-        return [*lines, *([_plan_of_all(pair)] if pair.budget == "full" else ()), *_plan_beside(pair, options)]
+        rungs = [QUICK_STAGES] if is_one_place(pair) else _rungs(pair)
+        asked = [question for stages in rungs for question in QUESTIONS if question.stage in stages]
+        lines = plan_lines(pair, {question.id: planned(question, pair) for question in asked}, is_one_place(pair))
+        return [*lines, *_plan_beside(pair, options)]
 
 
 def _plan_beside(pair: Pair, options: CompareOptions) -> list[str]:
@@ -182,33 +190,15 @@ def _plan_further(side: Side, pair: Pair) -> str:
     return f"{pair.b.checkpoint.id} with {side.upper()}: {mine:,} + {theirs:,} bytes"
 
 
-def _plan_line(pair: Pair, question: Question) -> str:
-    cuts = planned(question, pair)
-    if isinstance(cuts, Unanswered):
-        return f"{question.id}: not asked, {cuts.unanswered}"
-    sizes = [bytes_of(anatomy, side) for anatomy, side in zip((pair.a, pair.b), cuts, strict=True)]
-    return f"{question.id}: {len(cuts[0])} + {len(cuts[1])} ranges, {sizes[0]:,} + {sizes[1]:,} bytes"
-
-
-def _plan_of_all(pair: Pair) -> str:
-    """Facing layers alone: which others the layer map will choose, nobody knows yet."""
-    try:
-        tasks = every_neuron.tasks(pair, {}, None)
-    except CannotAsk as reason:
-        return f"{every_neuron.ID}: not asked, {reason}"
-    sizes = [every_neuron.bytes_of(pair, task) for task in tasks]
-    a, b = sum(size[0] for size in sizes), sum(size[1] for size in sizes)
-    return f"{every_neuron.ID}: {len(tasks)} pairs of layers, {a:,} + {b:,} bytes, more where layers were moved"
-
-
 def compare_pair(
     pair: Pair, began: float, progress: Progress = no_progress, journal: Journal = Journal(None)
 ) -> Comparison:
     """The same for two models that are open already."""
-    found: list[Answer] = [identical_files(pair)]
     arrays: tuple[Arrays, Arrays] = ({}, {})
-    found += _ask_stages(pair, QUICK_STAGES, arrays, progress)
-    kept = keep(*_sides(pair, arrays))
+    found = _ask_stages(pair, QUICK_STAGES, arrays, progress)
+    quick = _sides(pair, (dict(arrays[0]), dict(arrays[1])))
+    kept = keep(*quick)
+    found.insert(0, same_weights(pair, rows_alike(*quick), journal, progress))
     reads, same = Reads(), _is_same(found[0])
     if pair.budget != "quick":
         found += _ask_stages(pair, later_stages(), arrays, progress, _spared(found))
@@ -220,9 +210,11 @@ def compare_pair(
         reads = Reads(a=(*reads.a, *more.a), b=(*reads.b, *more.b))
     tokenizers = None
     if pair.budget != "quick" and not same:
-        found.insert(1, copied_tensors(pair, *_sides(pair, arrays), found[0], progress))
+        found.insert(1, compare_tensors(pair, *_sides(pair, arrays), journal, progress))
         tokenizers = tokenizers_of(pair)
     _something_asked(pair, found)
+    if pair.budget != "quick" and not same:
+        found += [rearranged(*_sides(pair, arrays)), compared_parts(pair, found, _roles_read(arrays, reads))]
     answers = adjusted(found)
     parties = [party(anatomy, _claims(anatomy, pair.budget)) for anatomy in (pair.a, pair.b)]
     made = Comparison(
@@ -232,22 +224,29 @@ def compare_pair(
         budget=pair.budget,
         a=parties[0],
         b=parties[1],
-        verdict=judge(answers, depths=(parties[0].layers, parties[1].layers)),
+        verdict=judge(answers, depths=(parties[0].layers, parties[1].layers), budget=pair.budget),
         answers=answers,
-        not_evidence=not_evidence(
-            *_sides(pair, arrays), pair.a.checkpoint.config, pair.b.checkpoint.config, tokenizers
-        ),
+        not_evidence=not_evidence(*quick, pair.a.checkpoint.config, pair.b.checkpoint.config, tokenizers),
         tokenizers=tokenizers,
         rows=kept,
         reads=reads,
         cost=cost(pair, time.perf_counter() - began),
     )
-    return msgspec.structs.replace(made, a=_weighed(made, "a"), b=_weighed(made, "b"))
+    return sealed(msgspec.structs.replace(made, a=_weighed(made, "a"), b=_weighed(made, "b")))
 
 
 def _claims(anatomy: Anatomy, budget: BudgetName) -> Claims:
     """Of a card and its like: a request or two more, which `quick` does not spend."""
     return Claims() if budget == "quick" else read_claims(anatomy.checkpoint)
+
+
+def _roles_read(arrays: tuple[Arrays, Arrays], reads: Reads) -> set[Role]:
+    """Of which something was read of both models."""
+    a, b = (
+        {*(cut.slot.role for cut in have), *(read.cut.slot.role for read in more)}
+        for have, more in zip(arrays, (reads.a, reads.b), strict=True)
+    )
+    return a & b
 
 
 def _is_same(identity: Answer) -> bool:
@@ -269,7 +268,8 @@ def _something_asked(pair: Pair, found: Sequence[Answer]) -> None:
     if any(answer.index_set not in ("files", "tensors") or answer.statistic for answer in given):
         return
     reasons = "; ".join(dict.fromkeys(a.unanswered for a in found if isinstance(a, Unanswered)))
-    raise NothingComparable(f"nothing could be asked of this pair: {reasons}", where=pair.b.checkpoint.id)
+    more = "--budget standard looks for equal tensors too, whatever their names" if pair.budget == "quick" else ""
+    raise NothingComparable(f"nothing could be asked of this pair: {reasons}", where=pair.b.checkpoint.id, hint=more)
 
 
 def _rungs(pair: Pair) -> list[tuple[int, ...]]:
@@ -345,6 +345,7 @@ def party(anatomy: Anatomy, claims: Claims = Claims()) -> Party:
         hidden=known.hidden,
         vocabulary=known.vocabulary,
         files=known.files,
+        weights=tuple(fact.name for fact in weights(anatomy)),
         claims=claims,
     )
 

@@ -14,15 +14,23 @@ from modelkin.sources.protocol import NOTE, Progress
 
 TRUE = ("1", "true", "yes", "on")
 NARROWEST = 80  # a narrower terminal breaks the lines itself, at no loss
+NARROWEST_PIPED = 60  # what is not a terminal breaks nothing, but below this a table has no room for words
 
 
 def show(page: RenderableType, plain: str) -> None:
-    """A page on standard output: in colour on a terminal, else its plain form."""
+    """A page on standard output: in colour on a terminal, else its plain form, as wide as COLUMNS says."""
     if sys.stdout.isatty():
         Console(width=max(NARROWEST, Console().width)).print(page)
     else:
-        sys.stdout.write(plain)
+        columns = os.environ.get("COLUMNS", "")
+        sys.stdout.write(_as_wide(page, int(columns)) if columns.isdecimal() and int(columns) else plain)
     sys.stdout.flush()  # a full disk shows here, where it can still be reported
+
+
+def _as_wide(page: RenderableType, columns: int) -> str:
+    from modelkin.report.text import render
+
+    return render(page, max(NARROWEST_PIPED, columns))
 
 
 def write(target: str, body: str) -> None:

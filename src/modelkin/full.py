@@ -1,4 +1,7 @@
-"""The pass over every neuron: two layers at a time, what they showed kept in a journal before the next are read."""
+"""The long passes of a comparison: every neuron, two layers at a time, and every tensor, part by part.
+
+What a step showed is kept in a journal before the next is read.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,11 @@ from zlib import crc32
 import numpy as np
 
 from modelkin.journal import Journal
-from modelkin.questions import CannotAsk, Cuts, Pair, every_neuron
+from modelkin.questions import CannotAsk, Cuts, Pair, copied_tensors, every_neuron
+from modelkin.questions.layers import layer_map as matched_layers
 from modelkin.questions.neuron_stream import LayerCalls, Task, call_layers
 from modelkin.records import Answer, Evidence, ReadDigest, Reads, Unanswered
+from modelkin.sampling.readings import Readings
 from modelkin.sources.protocol import NOTE, Progress
 
 
@@ -33,7 +38,7 @@ def _chosen(layer_map: Answer | None, cuts: Cuts | Unanswered) -> tuple[dict[str
         return {}, None
     spans = [(cut.start or 0, cut.stop or 0) for side in cuts for cut in side]
     looked_at = min(start for start, _ in spans), max(stop for _, stop in spans)
-    return {finding.b: finding.a for finding in layer_map.per_layer if finding.a}, looked_at
+    return {b: a for b, a in matched_layers(layer_map) if a}, looked_at
 
 
 def _called(pair: Pair, tasks: Sequence[Task], journal: Journal, progress: Progress) -> list[LayerCalls]:
@@ -48,11 +53,22 @@ def _called(pair: Pair, tasks: Sequence[Task], journal: Journal, progress: Progr
         if calls is None:
             calls = call_layers(pair, task, report)
             journal.keep(name, calls)
-        for note in journal.take_notes():
-            progress(f"{NOTE}{note}", 0, 0)
+        _tell_notes(journal, progress)
         found.append(calls)
         done += size
     return found
+
+
+def compare_tensors(pair: Pair, a: Readings, b: Readings, journal: Journal, progress: Progress) -> Answer:
+    """Are tensors of the two the same, number for number? `a` and `b`: what was read so far."""
+    answer = copied_tensors(pair, a, b, progress, journal)
+    _tell_notes(journal, progress)
+    return answer
+
+
+def _tell_notes(journal: Journal, progress: Progress) -> None:
+    for note in journal.take_notes():
+        progress(f"{NOTE}{note}", 0, 0)
 
 
 class _Meter:

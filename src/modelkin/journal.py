@@ -1,9 +1,9 @@
 """What a long comparison has found so far, on disk, so that the same command goes on after an interruption.
 
 One folder a comparison, one file an entry. The folder is named after everything that the result depends on: both
-models down to the hashes of their weights, seed, budget, version and policy. A file is written under another name and
-then moved into place, so it is whole or not there; a digest in front of it, which covers the names of folder and entry
-too, keeps out what was damaged or put there by something else.
+models (a commit; or the path, size, time of change and inode of every local file), seed, budget, version and policy.
+A file is written under another name and then moved into place, so it is whole or not there; a digest in front of it,
+which covers the names of folder and entry too, keeps out what was damaged or put there by something else.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from typing import TypeVar
 
 import msgspec
 
-from modelkin.records import Party
 from modelkin.sources.cache import default_path
 
 KEPT_FOR = 30 * 86400.0  # seconds; who has not come back by then will not
@@ -65,6 +64,8 @@ class Journal:
         draft = place.with_suffix(f".{os.getpid()}")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            if place.is_dir() and not place.is_symlink():
+                shutil.rmtree(place)  # nothing of ours: a file could not be moved there
             draft.write_bytes(self._digest(name, body).encode() + b"\n" + body)
             draft.replace(place)
         except OSError as error:
@@ -88,11 +89,10 @@ class Journal:
         return sha256(b"\0".join([key.encode(), name.encode(), body])).hexdigest()
 
 
-def open_journal(parties: Sequence[Party], *settings: object) -> Journal:
-    """The journal of this very comparison; none where a local file of weights has no hash to be known again by."""
-    if not all(party.revision or all(fact.sha256 for fact in party.files) for party in parties):
+def open_journal(models: Sequence[object], *settings: object) -> Journal:
+    """The journal of this very comparison; none where a model (None) has nothing to be known again by."""
+    if None in models:
         return Journal(None)
-    models = [(party.id, party.revision, party.files) for party in parties]
     key = sha256(msgspec.json.encode([models, settings])).hexdigest()
     _drop_old()
     return Journal(_home() / key)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,53 @@ from modelkin.errors import UsageError
 
 
 def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    folder = click.Path(path_type=Path)
-    command = click.option("--out", metavar="DIR", type=folder, help="Write JSON, CSV and text files.")(command)
-    form = "Write the record as JSON; - is standard output."
-    return click.option("--json", "json_to", metavar="FILE|-", help=form)(command)
+    """Both places are tried before the work begins, so that no long result is lost for want of one."""
+    out = click.option(
+        "--out",
+        metavar="DIR",
+        type=click.Path(path_type=Path),
+        callback=_folder_to_write,
+        help="Write JSON, CSV and text files.",
+    )
+    to_json = click.option(
+        "--json",
+        "json_to",
+        metavar="FILE|-",
+        callback=_file_to_write,
+        help="Write the record as JSON; - is standard output.",
+    )
+    return to_json(out(command))
+
+
+def _file_to_write(_context: click.Context, _option: click.Parameter, target: str | None) -> str | None:
+    if target is not None and target != "-":
+        path = Path(target)
+        _refuse(target, errno.EISDIR if path.is_dir() else _obstacle(path) if path.exists() else _closed(path.parent))
+    return target
+
+
+def _folder_to_write(_context: click.Context, _option: click.Parameter, folder: Path | None) -> Path | None:
+    """A folder, or a path that can become one."""
+    if folder is not None:
+        there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        _refuse(str(folder), _closed(there))
+    return folder
+
+
+def _closed(folder: Path) -> int | None:
+    """Why nothing can be put into a folder."""
+    if not folder.is_dir():
+        return errno.ENOTDIR if folder.exists() else errno.ENOENT
+    return _obstacle(folder, os.W_OK | os.X_OK)
+
+
+def _obstacle(path: Path, wanted: int = os.W_OK) -> int | None:
+    return None if os.access(path, wanted) else errno.EACCES
+
+
+def _refuse(target: str, obstacle: int | None) -> None:
+    if obstacle is not None:
+        raise UsageError(f"cannot be written: {os.strerror(obstacle)}", where=target)
 
 
 def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:

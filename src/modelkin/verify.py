@@ -1,7 +1,8 @@
 """A comparison checked: quick answers given again from the kept rows, the verdict drawn again from all answers.
 
-`verify` needs neither network nor models. `verify_fetched` opens both models again, reads what was read and compares
-everything: the numbers that were read by their digests first, for where these differ the answers may.
+`verify` needs neither network nor models. It recomputes what the record itself can show, and its seal shows that the
+rest was not altered by somebody who did not think of the seal. `verify_fetched` opens both models again, reads what was
+read and compares everything: the numbers that were read by their digests first, for where these differ the answers may.
 """
 
 from __future__ import annotations
@@ -18,17 +19,22 @@ import msgspec
 from modelkin.compare import QUICK_STAGES, CompareOptions, ask, compare_pair, open_pair
 from modelkin.errors import ModelkinError, NotFound, NothingComparable, UnreadableError
 from modelkin.questions import QUESTIONS, not_evidence
-from modelkin.records import Answer, Comparison, Cut, Evidence, KeptRows, Party, Portrait, ReadDigest
+from modelkin.questions.identity import QUESTION as IDENTITY
+from modelkin.questions.identity import SAME_PLACE, Weights, rows_alike, same_files
+from modelkin.records import Answer, Comparison, Cut, Evidence, KeptRows, Party, Portrait, ReadDigest, Unanswered
+from modelkin.records.comparison import seal
 from modelkin.sampling.readings import Readings, sealed, unpack
 from modelkin.sources import ReadOptions
 from modelkin.sources.protocol import Progress, no_progress
 from modelkin.verdict import POLICY, adjusted, judge
+from modelkin.verdict.policy import tally
 
 TOLERANCE = 1e-9  # relative: another processor may round another way
 LARGEST_FILE = 64 << 20
 SCHEMA = "modelkin.comparison/1"
 LAYER = re.compile(r"([A-Za-z_]+\.)?[0-9]{1,6}")
-FROM_GAINS = "norm gains"  # measures of this are worked out from kept rows alone
+SEAL = "sha256"
+OF_CONFIGS = "config.json"  # the one measure that the record does not hold everything for
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -70,7 +76,7 @@ def verify(comparison: Comparison) -> tuple[Difference, ...]:
 def not_recomputed(comparison: Comparison) -> tuple[str, ...]:
     """The questions whose answers need the models again."""
     given = [answer.question for answer in comparison.answers if isinstance(answer, Evidence)]
-    return tuple(question for question in given if question not in _quick_questions())
+    return tuple(question for question in given if question not in {*_quick_questions(), IDENTITY})
 
 
 def verify_fetched(
@@ -130,15 +136,53 @@ def _check_layers(portrait: Portrait) -> None:
 
 def _offline(comparison: Comparison, rows: KeptRows) -> Iterator[Difference]:
     a, b = Readings(rows.portrait_a, unpack(rows.a)), Readings(rows.portrait_b, unpack(rows.b))
+    yield from differences(SEAL, comparison.sha256, seal(comparison))
     yield from differences("rows.sha256", rows.sha256, sealed(rows).sha256)
+    yield from _portrayed("a", comparison.a, rows.portrait_a)
+    yield from _portrayed("b", comparison.b, rows.portrait_b)
     stored = {answer.question: answer for answer in comparison.answers}
+    identity = _identity_again(comparison, stored.get(IDENTITY), rows_alike(a, b))
+    yield from differences(f"answers.{IDENTITY}", stored.get(IDENTITY), identity)
     for question in (question for question in QUESTIONS if question.stage in QUICK_STAGES):
         (again,) = adjusted([ask(question, a, b, comparison.seed)])
-        yield from differences(f"answers.{question.id}", stored.get(question.id), again)
+        if not _both_unanswered(stored.get(question.id), again):
+            yield from differences(f"answers.{question.id}", stored.get(question.id), again)
     yield from _adjusted_again(comparison)
     yield from _measured_again(comparison, a, b)
     depths = comparison.a.layers, comparison.b.layers
-    yield from differences("verdict", comparison.verdict, judge(comparison.answers, depths=depths))
+    verdict = judge(comparison.answers, depths=depths, budget=comparison.budget)
+    yield from differences("verdict", comparison.verdict, verdict)
+
+
+def _both_unanswered(stored: Answer | None, again: Answer) -> bool:
+    """What could not be asked by the headers has another reason by its rows, which were not read. Either will do.
+
+    But for gains that are constant, which the verdict takes notice of.
+    """
+    if not (isinstance(stored, Unanswered) and isinstance(again, Unanswered)):
+        return False
+    return tally([stored]).constant_gains == tally([again]).constant_gains
+
+
+def _portrayed(side: str, party: Party, portrait: Portrait) -> Iterator[Difference]:
+    """What a party says of its model must be what its questions were asked by."""
+    yield from differences(f"{side}.hidden", party.hidden, portrait.hidden)
+    yield from differences(f"{side}.layers", party.layers, len(portrait.layers) or None)
+    sizes = {fact.name: fact.size for fact in party.files}
+    for name in (name for name in party.weights if name not in sizes):
+        yield Difference(f"{side}.weights", repr(name), "no file of this name")
+
+
+def _identity_again(comparison: Comparison, stored: Answer | None, alike: bool) -> Answer:
+    """From the hashes of the files. That two paths led to one place is believed where nothing contradicts it."""
+    a, b = _weights(comparison.a), _weights(comparison.b)
+    claimed = isinstance(stored, Evidence) and SAME_PLACE in stored.assumptions
+    same_sizes = [fact.size for fact in a] == [fact.size for fact in b]
+    return same_files(a, b, alike, one_place=claimed and alike and same_sizes)
+
+
+def _weights(party: Party) -> Weights:
+    return [fact for fact in party.files if fact.name in party.weights]
 
 
 def _quick_questions() -> set[str]:
@@ -147,21 +191,23 @@ def _quick_questions() -> set[str]:
 
 def _adjusted_again(comparison: Comparison) -> Iterator[Difference]:
     """Answers that need the models must at least agree with themselves: p, its logarithm, its share of the budget."""
-    later = [answer for answer in comparison.answers if answer.question not in _quick_questions()]
-    for answer, again in zip(later, adjusted(later), strict=True):
-        if isinstance(answer, Evidence) and isinstance(again, Evidence):
-            where = f"answers.{answer.question}"
+    given = [answer for answer in comparison.answers if isinstance(answer, Evidence)]
+    for answer in (answer for answer in given if answer.question not in _quick_questions()):
+        where = f"answers.{answer.question}"
+        (again,) = adjusted([msgspec.structs.replace(answer, adjusted_pvalue=None)])
+        if isinstance(again, Evidence):
             yield from differences(f"{where}.adjusted_pvalue", answer.adjusted_pvalue, again.adjusted_pvalue)
-            if answer.log10_pvalue is not None:
-                value = max(10.0 ** min(0.0, max(answer.log10_pvalue, -400.0)), 5e-324)
-                yield from differences(f"{where}.pvalue", answer.pvalue, value)
+        if answer.log10_pvalue is not None:
+            value = max(10.0 ** min(0.0, max(answer.log10_pvalue, -400.0)), 5e-324)
+            yield from differences(f"{where}.pvalue", answer.pvalue, value)
 
 
 def _measured_again(comparison: Comparison, a: Readings, b: Readings) -> Iterator[Difference]:
-    stored = {entry.measure: entry for entry in comparison.not_evidence}
-    for entry in not_evidence(a, b, {}, {}):
-        if FROM_GAINS in entry.measure:
-            yield from differences(f"not_evidence.{entry.measure}", stored.get(entry.measure), entry)
+    """Every number that is no evidence, but for the one that needs both configs."""
+    again = {entry.measure: entry for entry in not_evidence(a, b, {}, {}, comparison.tokenizers)}
+    stored = {entry.measure: entry for entry in comparison.not_evidence if OF_CONFIGS not in entry.measure}
+    for measure in {**stored, **again}:
+        yield from differences(f"not_evidence.{measure}", stored.get(measure), again.get(measure))
 
 
 # With them.

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,8 +19,10 @@ from modelkin.compare import CompareOptions, compare, plan
 from modelkin.demo import bundled
 from modelkin.errors import NothingComparable, UnreadableError
 from modelkin.records import Comparison, Evidence, Unanswered
+from modelkin.records.comparison import sealed
 from modelkin.report.files import to_json
-from modelkin.verify import read_comparison, verify
+from modelkin.sources import ReadOptions
+from modelkin.verify import read_comparison, verify, verify_fetched
 
 KEYS = {
     *("schema", "modelkin", "policy", "seed", "a", "b", "verdict", "answers", "alignment", "controls"),
@@ -63,8 +69,62 @@ def test_a_deeper_child_shows_its_layers() -> None:
     assert comparison.verdict.layer_map == tuple((str(i), str(layer)) for i, layer in enumerate(source))
 
 
-def test_a_model_beside_itself_is_identical() -> None:
-    assert kinds(compared("dune", "dune"))[0] == "identical"
+@pytest.mark.parametrize("budget", ["quick", "standard", "full"])
+def test_a_model_beside_itself_is_identical(budget: str) -> None:
+    assert kinds(compared("dune", "dune", budget))[0] == "identical"
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A model whose weights are too large to be hashed without need."""
+    monkeypatch.setattr(sys.modules["modelkin.compare"], "SMALL_FILE", 100_000)
+    return bundled()["dune"]
+
+
+@pytest.mark.parametrize("budget", ["quick", "standard", "full"])
+@pytest.mark.parametrize("way", ["the same path", "a link to the folder", "a link to the file", "another name on disk"])
+def test_large_files_in_one_place_are_the_same_at_once(large: Path, tmp_path: Path, way: str, budget: Any) -> None:
+    other = large
+    if way == "a link to the folder":
+        other = tmp_path / "link"
+        other.symlink_to(large)
+    elif way != "the same path":
+        first, other = Path(shutil.copytree(large, tmp_path / "first")), Path(shutil.copytree(large, tmp_path / "b"))
+        (other / "model.safetensors").unlink()
+        (os.symlink if way == "a link to the file" else os.link)(
+            first / "model.safetensors", other / "model.safetensors"
+        )
+        large = first
+    comparison = compare(str(large), str(other), CompareOptions(budget))
+    assert kinds(comparison) == ["identical"]
+    assert {fact.sha256 for fact in comparison.b.files if fact.name == "model.safetensors"} == {None}
+    assert verify(comparison) == verify_fetched(comparison) == ()
+
+
+@pytest.mark.parametrize("budget", ["standard", "full"])
+def test_large_copies_are_hashed_and_identical(large: Path, tmp_path: Path, budget: Any) -> None:
+    copy = shutil.copytree(large, tmp_path / "copy")
+    told: list[tuple[str, int, int]] = []
+    comparison = compare(str(large), str(copy), CompareOptions(budget), lambda *step: told.append(step))
+    assert kinds(comparison) == ["identical"]
+    size = sum(fact.size for fact in comparison.a.files if fact.name == "model.safetensors")
+    hashing = [step for step in told if step[0] == "hashing" and step[2] >= 2 * size]
+    assert hashing[-1][1] == hashing[-1][2]
+    assert verify(comparison) == verify_fetched(comparison) == ()
+
+
+def test_quick_says_what_hashing_would_show(large: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(large, tmp_path / "copy")
+    comparison = compare(str(large), str(copy), CompareOptions("quick"))
+    assert "every row that was read is the same to the bit" in reasons(comparison)["identity"]
+    assert "identical" not in kinds(comparison)
+    assert verify(comparison) == ()
+
+
+def test_twins_of_equal_size_are_not_hashed_at_standard(large: Path) -> None:
+    comparison = compare(str(large), str(bundled()["grove"]))
+    assert "rows that were read differ" in reasons(comparison)["identity"]
+    assert {fact.sha256 for fact in comparison.a.files if fact.size > 100_000} == {None}
 
 
 def test_the_order_of_the_two_does_not_matter_to_the_outcome() -> None:
@@ -106,7 +166,7 @@ def test_every_altered_number_of_a_quick_answer_or_the_verdict_is_noticed() -> N
         old = inner[path[-1]]
         inner[path[-1]] = old + 1 if isinstance(old, int) else old * 1.001 + 0.001
         altered = msgspec.convert({**whole, **edited}, Comparison, builtin_types=(bytes,))
-        assert verify(altered), path
+        assert verify(sealed(altered)), path
 
 
 def test_altered_rows_are_noticed() -> None:
@@ -116,7 +176,7 @@ def test_altered_rows_are_noticed() -> None:
     turned = msgspec.structs.replace(part, data=part.data[len(part.data) // 2 :] + part.data[: len(part.data) // 2])
     rows = tuple(turned if kept is part else kept for kept in whole.rows.b)
     altered = msgspec.structs.replace(whole, rows=msgspec.structs.replace(whole.rows, b=rows))
-    assert verify(altered)
+    assert verify(sealed(altered))
 
 
 def test_what_is_no_comparison_is_refused(tmp_path: Path) -> None:
@@ -135,8 +195,23 @@ def test_a_quick_comparison_reads_little_and_keeps_it() -> None:
 def test_the_plan_names_every_question_and_reads_no_weights() -> None:
     models = bundled()
     lines = plan(str(models["dune"]), str(models["ember"]), CompareOptions("quick"))
-    assert [line.partition(":")[0] for line in lines] == ["hidden-axes-by-gains", "neurons"]
+    assert [line.partition(":")[0] for line in lines] == ["hidden-axes-by-gains", "neurons", "all together"]
     assert all("bytes" in line or "not asked" in line for line in lines)
+
+
+@pytest.mark.parametrize("budget", ["quick", "standard", "full"])
+def test_the_plan_keeps_its_promise_of_bytes(budget: Any) -> None:
+    models = bundled()
+    read = compare(str(models["dune"]), str(models["heath"]), CompareOptions(budget, reading=ReadOptions(cache=False)))
+    total = plan(str(models["dune"]), str(models["heath"]), CompareOptions(budget))[-1]
+    a, b = (
+        int(number.replace(",", "")) for number in re.findall(r"([\d,]+)(?: bytes of the weights| of those)", total)
+    )
+    for promised, cost in ((a, read.cost.tensor_bytes_a), (b, read.cost.tensor_bytes_b)):
+        # What `full` plans for equal tensors is read only as far as they begin alike; the rest of a plan is exact but
+        # for pooled rows, which are spared where neurons were recognised.
+        assert cost <= promised
+        assert budget == "full" or cost > 0.8 * promised
 
 
 def test_another_seed_reads_other_rows_and_says_the_same() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from functools import cache
 from pathlib import Path
@@ -102,6 +103,71 @@ def test_a_descendant_and_a_twin_at_full() -> None:
     assert not any("outside the rows" in limit for limit in twin.verdict.limits)
 
 
+def test_what_neurons_write_is_looked_at_too(tmp_path: Path) -> None:
+    a, b = layered(1, 3, 128), layered(2, 3, 128)
+    noise = np.random.default_rng(3)
+    for name in [name for name in b if ".down_proj." in name]:
+        b[name] = (a[name] + 0.3 * noise.normal(size=a[name].shape)).astype(np.float32)
+    answer = asked(written(tmp_path / "a", a), written(tmp_path / "b", b))
+    assert (answer.log10_pvalue or 0) < -300
+    assert (answer.statistic, answer.n) == (3 * 128, 3 * 128)
+
+
+def test_of_wide_matrices_some_hidden_axes_describe_the_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("modelkin.questions.every_neuron.GROUP_NUMBERS", 40 * 128)
+    a, b = layered(1, 1, 128), layered(2, 1, 100)
+    name = "model.layers.0.mlp.down_proj.weight"
+    b[name] = a[name][:, :100] * np.float32(1.5)
+    calls = called(written(tmp_path / "a", a), written(tmp_path / "b", b))
+    assert (sum(calls.calls[2].fixed), sum(calls.calls[2].sizes)) == (100, 100)
+    assert [(read.cut.start, read.cut.stop) for read in calls.a.reads] == [(0, 100), (0, 100), (0, 40)]
+
+
+def taken_experts(seed: int, taken: int, experts: int = 16) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Two mixtures; of every expert of b so many neurons are those of a."""
+    a, b = (layered(i, 2, 48, experts=experts) for i in (seed, seed + 1000))
+    for name in [name for name in b if ".experts." in name and "down" not in name]:
+        b[name][:taken] = a[name][:taken]
+    return a, b
+
+
+def test_two_neurons_of_every_expert_add_up(tmp_path: Path) -> None:
+    a, b = taken_experts(1, 2)
+    answer = asked(written(tmp_path / "a", a, 16), written(tmp_path / "b", b, 16))
+    assert (answer.log10_pvalue or 0) < -9
+    assert answer.n == 2 * 16 * 48
+    assert answer.strangers.startswith("32 of 1536")
+
+
+def test_experts_that_are_copies_in_both_models_do_not_add_up(tmp_path: Path) -> None:
+    """Two strangers, each upcycled from one MLP: what its neurons find by chance they find sixteen times."""
+    small = []
+    for seed in range(40):
+        sides = [layered(i, 1, 40, 16, experts=16) for i in (seed, seed + 1000)]
+        for side in sides:
+            for name in [name for name in side if ".experts." in name]:
+                side[name] = side[re.sub(r"experts\.\d+", "experts.0", name)]
+        folders = (written(tmp_path / f"{which}{seed}", side, 16) for which, side in zip("ab", sides, strict=True))
+        answer = asked(*folders, seed=seed)
+        assert answer.n == 40
+        small.append((answer.log10_pvalue or 0) <= np.log10(0.05))
+    assert sum(small) <= 7  # of 40 at 5 %; more has a chance of 1 in 1,000
+
+
+def test_pvalues_of_mixtures_that_are_strangers_are_never_too_small(tmp_path: Path) -> None:
+    small = []
+    for seed in range(60):
+        sides = [layered(i, 2, 24, 16, experts=4) for i in (seed, seed + 500)]
+        if seed % 2:  # copies in one of the models do no harm
+            for name in [name for name in sides[0] if ".experts." in name]:
+                sides[0][name] = sides[0][re.sub(r"experts\.\d+", "experts.0", name)]
+        folders = (written(tmp_path / f"{which}{seed}", side, 4) for which, side in zip("ab", sides, strict=True))
+        small.append((asked(*folders, seed=seed).log10_pvalue or 0) <= np.log10(0.05))
+    assert sum(small) <= 9  # of 60 at 5 %; more has a chance of 1 in 1,000
+
+
 def test_upcycled_experts_know_the_mlp_they_were_copied_from(tmp_path: Path) -> None:
     dense, mixture = layered(1, 2, 64), layered(2, 2, 64, experts=4)
     for i in (0, 1):
@@ -111,7 +177,7 @@ def test_upcycled_experts_know_the_mlp_they_were_copied_from(tmp_path: Path) -> 
     folders = written(tmp_path / "a", dense), written(tmp_path / "b", mixture, experts=4)
     assert (asked(*folders).log10_pvalue or 0) < -100
     assert {calls.label for calls in called(*folders).calls} == {
-        f"expert {e} {p}" for e in range(4) for p in ("gate", "up")
+        f"expert {e} {p}" for e in range(4) for p in ("gate", "up", "down")
     }
 
 
@@ -135,11 +201,11 @@ def test_counts_of_strangers_follow_their_law_and_constant_rows_do_not_count(tmp
         a, b = layered(seed, 1, 1100, 16), layered(1000 + seed, 1, 1100, 16)
         a["model.layers.0.mlp.gate_proj.weight"][:50] = 1.0
         calls = layer_calls(pair_of(written(tmp_path / f"a{seed}", a), written(tmp_path / f"b{seed}", b)), seed).calls
-        assert [sum(c.sizes) for c in calls] == [1050, 1100]
-        assert [len(c.sizes) for c in calls] == [3, 3]
+        assert [sum(c.sizes) for c in calls] == [1050, 1100, 1100]
+        assert [len(c.sizes) for c in calls] == [3, 3, 3]
         totals += [sum(c.fixed) for c in calls]
-    # 40 sums of three blocks, one each: 120 in the mean, with a standard deviation of √120 if all were apart.
-    assert abs(sum(totals) - 120) < 4 * np.sqrt(120)
+    # 60 sums of three blocks, one each: 180 in the mean, with a standard deviation of √180 if all were apart.
+    assert abs(sum(totals) - 180) < 4 * np.sqrt(180)
     assert max(totals) <= poisson.isf(1e-6, 3)
 
 
@@ -225,8 +291,8 @@ def test_rows_that_the_layer_map_looked_at_are_left_out_and_nothing_else(tmp_pat
 
 def test_the_plan_counts_every_neuron_without_reading_one(tmp_path: Path) -> None:
     a, b = written(tmp_path / "a", layered(1, 3, 32)), written(tmp_path / "b", layered(2, 3, 32))
-    line = plan(str(a), str(b), FULL)[-1]
-    size = 3 * 2 * 32 * WIDTH * 4
+    (line,) = (line for line in plan(str(a), str(b), FULL) if line.startswith(every_neuron.ID))
+    size = 3 * 3 * 32 * WIDTH * 4
     assert line.startswith(f"every-neuron: 3 pairs of layers, {size:,} + {size:,} bytes")
 
 

@@ -24,6 +24,7 @@ from modelkin.questions import Pair
 from modelkin.questions.gains import GAINS
 from modelkin.questions.neurons import NEURONS
 from modelkin.records import Comparison
+from modelkin.records.comparison import sealed
 from modelkin.report.files import to_json
 from modelkin.sampling.readings import kept_bytes
 from modelkin.sources import ReadOptions
@@ -75,13 +76,14 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def altered(whole: Record, path: tuple[Any, ...]) -> Comparison:
+    """By somebody who knows of the seal and makes a new one: then only what can be recomputed shows it."""
     edited: Any = msgspec.json.decode(msgspec.json.encode(whole))
     inner = edited
     for key in path[:-1]:
         inner = inner[key]
     old = inner[path[-1]]
     inner[path[-1]] = old + 1 if isinstance(old, int) else old * 1.001 + 0.001
-    return msgspec.convert(edited, Comparison)
+    return sealed(msgspec.convert(edited, Comparison))
 
 
 def is_noticed(whole: Record, path: tuple[Any, ...]) -> bool:
@@ -100,13 +102,22 @@ def test_every_altered_number_among_the_rows_is_noticed() -> None:
     assert [path for path in named if not is_noticed(whole, path)] == []
 
 
-def test_every_altered_measure_of_gains_is_noticed() -> None:
-    whole = record()
+@pytest.mark.parametrize("budget", ["quick", "standard"])
+def test_every_altered_measure_is_noticed(budget: str) -> None:
+    whole = record(budget)
     entries = whole["not_evidence"]
     places = [(i, k) for i, entry in enumerate(entries) for k in ("value", "expected_from_means_alone")]
-    places = [(i, k) for i, k in places if "norm gains" in entries[i]["measure"] and entries[i][k] is not None]
-    assert places
+    places = [(i, k) for i, k in places if isinstance(entries[i][k], float)]
+    assert len(places) >= (5 if budget == "quick" else 6)
     assert all(is_noticed(whole, ("not_evidence", i, key)) for i, key in places)
+    del whole["not_evidence"][0]
+    assert verify(sealed(msgspec.convert(whole, Comparison)))
+
+
+def test_what_a_party_says_of_its_model_is_held_against_the_portrait() -> None:
+    for side in ("a", "b"):
+        for key in ("hidden", "layers"):
+            assert is_noticed(record(), (side, key))
 
 
 @pytest.mark.parametrize("budget", ["quick", "standard"])
@@ -264,7 +275,8 @@ def test_a_changed_model_is_told_by_file_and_range(copies: tuple[Path, Path], tm
     assert "b.files.model.safetensors.sha256" in done.output
     assert "reads.b: 1 up, rows" in done.output
     assert "reads.a" not in done.output
-    assert "numbers do not come out again" in done.output
+    assert "entries do not come out again" in done.output
+    assert "altered after it was written" not in done.output
 
 
 def test_an_altered_later_answer_is_found_by_fetching_alone(copies: tuple[Path, Path]) -> None:
@@ -272,7 +284,7 @@ def test_an_altered_later_answer_is_found_by_fetching_alone(copies: tuple[Path, 
     place, layer_map = next((i, a) for i, a in enumerate(comparison.answers) if a.question == "layer-map")
     answers = list(comparison.answers)
     answers[place] = msgspec.structs.replace(layer_map, effect=0.123)
-    edited = msgspec.structs.replace(comparison, answers=tuple(answers))
+    edited = sealed(msgspec.structs.replace(comparison, answers=tuple(answers)))
     assert verify(edited) == ()
     assert [difference.where for difference in verify_fetched(edited)] == ["answers.layer-map.effect"]
 

@@ -7,7 +7,6 @@ from modelkin.questions.attention import ATTENTION
 from modelkin.questions.embeddings import EMBEDDINGS
 from modelkin.questions.experts import EXPERTS
 from modelkin.questions.gains import GAINS
-from modelkin.questions.identity import identical_files
 from modelkin.questions.layers import LAYER_MAP
 from modelkin.questions.neurons import NEURONS
 from modelkin.questions.not_evidence import not_evidence
@@ -24,7 +23,6 @@ __all__ = [
     "Question",
     "copied_tensors",
     "every_neuron",
-    "identical_files",
     "not_evidence",
     "tokenizers_of",
 ]

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelkin.architectures import Anatomy
-from modelkin.questions.experts import DOUBTED, STANDARD_BYTES, finding, same_width
+from modelkin.questions.exchangeability import index_means_nothing, zeros, zeros_apart
+from modelkin.questions.experts import DOUBTED, finding, same_width
 from modelkin.questions.heads import View, read_layers, views
 from modelkin.questions.question import CannotAsk, Cuts, Pair, Question, weighed
 from modelkin.records import Assumption, Cut, Evidence, LayerFinding, Role, Significance, Slot
@@ -29,6 +30,7 @@ from modelkin.sampling.readings import Floats, Readings, bytes_of
 from modelkin.stats import RollCall, better_of, over_layers, roll_call
 from modelkin.stats.arrays import unit_rows
 
+STANDARD_BYTES = 16_000_000  # of the 64 MB a model that all questions together may read
 FULL_BYTES = 256_000_000
 FEW_LAYERS = 8  # more heads of a layer are read when so many layers fit
 ENOUGH_LAYERS = 4  # for which all heads with their keys are worth more than some heads of more layers
@@ -232,6 +234,7 @@ class Count:
     calls: tuple[RollCall, ...]
     findings: tuple[LayerFinding, ...]
     significance: Significance
+    checks: tuple[Assumption, ...] = ()  # of its rows; made where the count is surprising
 
     @property
     def effect(self) -> float:
@@ -262,7 +265,7 @@ def _answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
         ATTENTION.id,
         ATTENTION.index_set,
         better_of(tests, names) if len(tests) > 1 else tests[0],
-        (Assumption(ATTENTION.null),),
+        (Assumption(ATTENTION.null), *best.checks, *_failed(counts, best)),
         statistic=float(best.fixed),
         n=best.n,
         effect=best.effect,
@@ -276,9 +279,19 @@ def _counted(view: View, rng: np.random.Generator) -> Count:
     calls = tuple(roll_call(left, right, rng) for _, _, left, right in view.sets)
     layers = over_layers(calls)
     sides = [left for _, _, left, _ in view.sets], [right for _, _, _, right in view.sets]
-    doubted = layers.significance.log10_pvalue <= DOUBTED and all(_repeats(side) for side in sides)
+    surprising = layers.significance.log10_pvalue <= DOUBTED
     findings = tuple(finding(*rows, call) for rows, call in zip(view.sets, calls, strict=True))
-    return Count(view, calls, findings, layers.best if doubted else layers.significance)
+    if not surprising:
+        return Count(view, calls, findings, layers.significance)
+    beside = (zeros(left, right) for _, _, left, right in view.sets)
+    checks = (index_means_nothing(*sides, rng), *zeros_apart(beside))
+    return Count(view, calls, findings, layers.best if all(map(_repeats, sides)) else layers.significance, checks)
+
+
+def _failed(counts: Sequence[Count], best: Count) -> tuple[Assumption, ...]:
+    """What does not hold for any of the views counts against all: one of them would have been the best."""
+    others = (check for count in counts if count is not best for check in count.checks if check.held is False)
+    return tuple(dict.fromkeys(others))
 
 
 def _repeats(sets: Sequence[Floats]) -> bool:

@@ -3,7 +3,8 @@
 Neither names nor places matter, and a cast to another number format is seen through. That two tensors are equal says
 nothing where the config determines them (positions, masks, rotary tables) or where they hold few different numbers
 (gains that are all one, biases that are all zero): such tensors are listed and never count. So a tensor counts with
-a thousand different numbers, a role that only training fills, and no smooth run of a formula. There is no p-value.
+a thousand different numbers, a role that only training fills (or a name that no buffer has: see `stored_tensors`), and
+no smooth run of a formula. There is no p-value.
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ from modelkin.sampling.readings import Floats, Readings
 ID = "copies"
 # What a config or a formula may fill, also under the name of something learned.
 DETERMINED = frozenset({Role.FIXED_POSITION, Role.POSITION, Role.TOKEN_TYPE, Role.RELATIVE_BIAS, Role.FRONT_CONV})
-# In names of tensors that have no role: what is often made by a formula, or drawn once from a fixed seed.
-BUFFERS = ("rot", "freq", "pos", "mask", "mel", "filter", "window", "fourier", "random", "norm", "scale", "bias")
+WORDS = {Role.Q: "query", Role.K: "key", Role.V: "value", Role.O: "attention output"}
 PROBE = 64
 SHOWN_PLACES = 4
 NULL = Null("no tensor of a model that was trained apart holds the same thousand numbers as one of the other")
@@ -42,20 +42,18 @@ class Copied:
     form: str
     counts: bool
 
-    @property
-    def in_place(self) -> bool:
-        return not self.form and (self.a == self.b or isinstance(self.a, str))
-
 
 @dataclass(frozen=True)
 class Sighting:
     """Everything that was looked at of b, by how many numbers each, and what of it was found in a.
 
-    `parameters`: of the larger model. `whole`: tensors were read to their end.
+    `in_place`: numbers that are the same to the byte and in their place. `parameters`: of the larger model. `whole`:
+    tensors were read to their end.
     """
 
     looked_at: Mapping[Thing, int]
     copied: Sequence[Copied]
+    in_place: int
     parameters: int
     whole: bool
 
@@ -75,7 +73,8 @@ def equal_rows(a: Readings, b: Readings, parameters: int) -> Answer:
             copied += _first(slot, array, sorted(beside, key=lambda other: other != slot), mine)
     if not looked_at:
         return Unanswered(ID, "no tensors of the same shape were read of both models")
-    return answered(Sighting(looked_at, copied, parameters, whole=False))
+    in_place = sum(copy.values for copy in copied if copy.a == copy.b and not copy.form)
+    return answered(Sighting(looked_at, copied, in_place, parameters, whole=False))
 
 
 def _parts(readings: Readings) -> dict[Slot, tuple[Cut, Floats]]:
@@ -101,7 +100,7 @@ def _first(slot: Slot, array: Floats, beside: Iterable[Slot], mine: Mapping[Slot
         form = same_numbers(candidate, array)
         if form is not None:
             cast = "" if form == "F32" else form
-            return [Copied(other, slot, array.size, cast, may_count(slot) and _says_something(array, form))]
+            return [Copied(other, slot, array.size, cast, slot.role not in DETERMINED and _says_something(array, form))]
     return []
 
 
@@ -116,18 +115,9 @@ def _says_something(array: Floats, form: str) -> bool:
     return digest.says_something
 
 
-def may_count(thing: Thing) -> bool:
-    """Roles that only training fills; of tensors without a role, matrices that are named like weights alone."""
-    if isinstance(thing, Slot):
-        return thing.role not in DETERMINED
-    name = thing.lower()
-    return name.endswith(".weight") and not any(word in name for word in BUFFERS)
-
-
 def answered(seen: Sighting) -> Evidence:
     counting = [copy for copy in seen.copied if copy.counts]
     equal, looked_at = sum(copy.values for copy in counting), sum(seen.looked_at.values())
-    in_place = sum(copy.values for copy in seen.copied if copy.in_place)
     return Evidence(
         question=ID,
         index_set="tensors",
@@ -137,7 +127,7 @@ def answered(seen: Sighting) -> Evidence:
         log10_pvalue=None,
         null=NULL,
         n=looked_at,
-        effect=in_place / seen.parameters if seen.parameters else None,
+        effect=seen.in_place / seen.parameters if seen.parameters else None,
         observed=_observed(seen, counting, equal / looked_at),
         strangers="none, but for constants and tables that a config fixes",
         per_layer=_by_layer(seen, counting),
@@ -147,6 +137,8 @@ def answered(seen: Sighting) -> Evidence:
 
 def _observed(seen: Sighting, counting: Sequence[Copied], share: float) -> str:
     part = "" if seen.whole else " read in part"
+    if counting and seen.in_place == seen.parameters:
+        return f"all {len(seen.looked_at)} tensors are in both to the byte"
     if not counting:
         return f"none of {len(seen.looked_at)} tensors{part} is in the other model"
     forms = sorted({copy.form for copy in counting if copy.form})
@@ -163,14 +155,25 @@ def _percent(share: float) -> str:
 
 
 def _places(counting: Sequence[Copied]) -> str:
-    names = list(dict.fromkeys(_place(copy.b) for copy in counting))
-    return f": {', '.join(names)}" if len(names) <= SHOWN_PLACES else ""
+    """What is the same, outside of layers and in them; layers by name where they are few."""
+    things = [copy.b for copy in counting]
+    outside = dict.fromkeys(_name(thing) for thing in things if isinstance(thing, str) or thing.layer is None)
+    inside = [thing for thing in things if isinstance(thing, Slot) and thing.layer is not None]
+    roles, layers = dict.fromkeys(map(_name, inside)), dict.fromkeys(slot.layer_name for slot in inside)
+    where = f"{len(layers)} layers" if len(layers) > SHOWN_PLACES else ", ".join(f"layer {name}" for name in layers)
+    names = [*outside, *([f"{_joined(list(roles))} of {where}"] if inside and len(roles) <= SHOWN_PLACES else [])]
+    names += [where] if len(roles) > SHOWN_PLACES else []
+    return f": {', '.join(names)}"
 
 
-def _place(thing: Thing) -> str:
+def _joined(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def _name(thing: Thing) -> str:
     if isinstance(thing, str):
         return "tensors of no known role"
-    return f"layer {thing.layer_name}" if thing.layer is not None else str(thing).replace("_", " ")
+    return WORDS.get(thing.role, thing.role.value.replace("_", " "))
 
 
 def _layer(thing: Thing) -> str:
@@ -200,6 +203,7 @@ def _remarks(seen: Sighting, counting: Sequence[Copied]) -> Iterable[Assumption]
         yield Assumption(f"{number} not count: constants, fixed tables, or too few different numbers")
     elsewhere = sum(copy.a != copy.b for copy in counting)
     if elsewhere:
-        yield Assumption(f"{elsewhere} of the equal tensors stand in another place in the other model")
+        number = "1 of the equal tensors stands" if elsewhere == 1 else f"{elsewhere} of the equal tensors stand"
+        yield Assumption(f"{number} in another place, or under another name, in the other model")
     if counting and not seen.whole:
         yield Assumption("only parts of the tensors were read; what was not read may differ")

@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import Any
 
 import ml_dtypes
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -81,6 +82,13 @@ def _smooth_share(matrix: NDArray[np.float64]) -> float:
     return float(np.mean(np.abs(likeness) > SMOOTH))
 
 
+class Fingerprint(msgspec.Struct, frozen=True):
+    """A tensor that was read: sha256 of its numbers in each format, and whether equal ones say anything."""
+
+    hashes: dict[str, str]
+    says_something: bool
+
+
 class TensorDigest:
     """Fed with the rows of a tensor in order, in any blocks; holds a few thousand numbers, whatever its size."""
 
@@ -102,6 +110,9 @@ class TensorDigest:
 
     def in_format(self, form: str) -> str:
         return self._hashes[form].hexdigest()
+
+    def finished(self) -> Fingerprint:
+        return Fingerprint({form: self.in_format(form) for form in self.forms}, self.says_something)
 
     @property
     def says_something(self) -> bool:

@@ -1,12 +1,13 @@
 """Do the hidden axes know each other by the embeddings of tokens that both vocabularies have?
 
 Tokens keep their names and are not permuted; only the hidden axes of one model are. So it does not matter that the
-rows of frequent tokens look alike everywhere, nor that the same text shaped both.
+rows of frequent tokens look alike everywhere, nor that the same text shaped both. Where neither model ties its head to
+its embedding, the head has a row for every token too: one permutation serves both, so they make one call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -15,7 +16,9 @@ from numpy.typing import NDArray
 
 from modelkin.architectures import Anatomy
 from modelkin.errors import UnreadableError
+from modelkin.questions.exchangeability import zeros, zeros_apart
 from modelkin.questions.gains import FEWEST_AXES, hidden_assumptions, same_width
+from modelkin.questions.neuron_blocks import bytes_a_model
 from modelkin.questions.question import CannotAsk, Cuts, Pair, Question, weighed
 from modelkin.records import Assumption, Cut, Evidence, Role, Slot
 from modelkin.sampling.readings import Readings
@@ -24,6 +27,11 @@ from modelkin.stats import hidden_axes
 ID = "hidden-axes-by-embeddings"
 TOKENS = {"quick": 64, "standard": 256, "full": 1024}
 FEWEST_TOKENS = 32
+STANDARD_BYTES = 4_200_000  # of the 64 MB a model that all questions together may read
+FEWER = (192, 128, 96, 64)  # tokens, where rows are dear; with fewer, embeddings alone
+ALONE = (128, 96, 64, 48, FEWEST_TOKENS)
+PARTS = {Role.EMBEDDING: "embedding", Role.HEAD: "head"}
+ONE_STREAM = ("", "decoder")  # stacks whose hidden axes are those that the head reads
 
 Floats = NDArray[np.float32]
 
@@ -32,6 +40,7 @@ Floats = NDArray[np.float32]
 class Tokens:
     """Rows of the same tokens, (tokens, d), not yet centred; `equal` of the `read` ones are the same to the bit."""
 
+    part: Role
     a: Floats
     b: Floats
     read: int
@@ -43,44 +52,71 @@ class Tokens:
 def cuts(pair: Pair) -> Cuts:
     """The rows of shared tokens, chosen by the seed and their bytes alone, in the same order for both."""
     same_width(pair.a.facts.hidden, pair.b.facts.hidden)
-    a, b = _slots(pair)
-    mine, theirs = _ids(pair.a, a), _ids(pair.b, b)
+    slots = _slots(pair)
+    mine, theirs = _ids(pair.a, slots[0][0]), _ids(pair.b, slots[0][1])
     shared = sorted(mine.keys() & theirs.keys(), key=lambda token: _draw(pair.seed, token))
     if len(shared) < FEWEST_TOKENS:
         raise CannotAsk(f"the vocabularies share {len(shared)} tokens; {FEWEST_TOKENS} are needed")
-    chosen = shared[: TOKENS[pair.budget]]
-    return [Cut(a, rows=tuple(mine[t] for t in chosen))], [Cut(b, rows=tuple(theirs[t] for t in chosen))]
+    ids = [(mine[token], theirs[token]) for token in shared[: TOKENS[pair.budget]]]
+    plans = _plans(slots, ids)
+    if pair.budget == "full":
+        return next(plans)
+    found = next((plan for plan in plans if bytes_a_model(pair, plan) <= STANDARD_BYTES), None)
+    if found is None:
+        raise CannotAsk(f"{FEWEST_TOKENS} tokens cost more than {STANDARD_BYTES // 1_000_000} MB as they are stored")
+    return found
+
+
+def _plans(slots: Sequence[tuple[Slot, Slot]], ids: Sequence[tuple[int, int]]) -> Iterator[Cuts]:
+    """What could be read, the most first: tokens of all matrices, then of the embedding alone."""
+    for parts, counts in ((slots, (len(ids), *FEWER)), (slots[:1], ALONE)):
+        for count in counts:
+            rows_a, rows_b = (tuple(pair[side] for pair in ids[:count]) for side in (0, 1))
+            yield [Cut(a, rows=rows_a) for a, _ in parts], [Cut(b, rows=rows_b) for _, b in parts]
 
 
 def answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
     same_width(a.portrait.hidden, b.portrait.hidden)
-    tokens = _tokens(a, b)
-    left, right = _centred(tokens.a), _centred(tokens.b)
+    parts = _parts(a, b)
+    left = np.concatenate([_centred(part.a) for part in parts])
+    right = np.concatenate([_centred(part.b) for part in parts])
     call = hidden_axes(left, right, rng)
     if call.n < FEWEST_AXES:
         raise CannotAsk(f"only {call.n} hidden axes can be told apart by their embeddings")
-    assumptions = (*hidden_assumptions(a.portrait, b.portrait, left, right, rng), *_remarks(tokens))
+    assumptions = (
+        *hidden_assumptions(a.portrait, b.portrait, left, right, rng),
+        *zeros_apart(zeros(part.a.T, part.b.T) for part in parts),
+        *(remark for part in parts for remark in _remarks(part)),
+    )
     return weighed(
         ID,
         "hidden axes",
         call.significance,
         assumptions,
         effect=call.fixed / call.n,
-        observed=f"{call.fixed} of {call.n} hidden axes found themselves, by {len(left)} shared tokens",
+        observed=f"{call.fixed} of {call.n} hidden axes found themselves, by {_told(parts)}",
         strangers=f"1 of {call.n} on average",
     )
 
 
-def _slots(pair: Pair) -> tuple[Slot, Slot]:
-    """The embedding of both: of the same stack where there are several."""
-    mine, theirs = _embeddings(pair.a), _embeddings(pair.b)
+def _slots(pair: Pair) -> list[tuple[Slot, Slot]]:
+    """The embedding of both, of the same stack where there are several; and the head, where both have one apart."""
+    mine, theirs = _as_wide(pair.a, Role.EMBEDDING), _as_wide(pair.b, Role.EMBEDDING)
     if not mine or not theirs:
         raise CannotAsk(f"{'A' if not mine else 'B'} has no embedding as wide as its residual stream")
-    return next(((slot, slot) for slot in mine if slot in theirs), (mine[-1], theirs[-1]))
+    first = next(((slot, slot) for slot in mine if slot in theirs), (mine[-1], theirs[-1]))
+    heads = _head(pair.a, first[0]), _head(pair.b, first[1])
+    return [first] if heads[0] is None or heads[1] is None else [first, (heads[0], heads[1])]
 
 
-def _embeddings(anatomy: Anatomy) -> list[Slot]:
-    return [slot for slot in anatomy.of(Role.EMBEDDING) if anatomy.shape(slot)[1:] == (anatomy.facts.hidden,)]
+def _head(anatomy: Anatomy, embedding: Slot) -> Slot | None:
+    """The head that reads the axes of this embedding and has a row for every token of it; a tied one has no slot."""
+    fits = (slot for slot in _as_wide(anatomy, Role.HEAD) if anatomy.shape(slot)[0] >= anatomy.shape(embedding)[0])
+    return next(fits, None) if embedding.stack in ONE_STREAM else None
+
+
+def _as_wide(anatomy: Anatomy, role: Role) -> list[Slot]:
+    return [slot for slot in anatomy.of(role) if anatomy.shape(slot)[1:] == (anatomy.facts.hidden,)]
 
 
 def _ids(anatomy: Anatomy, slot: Slot) -> dict[bytes, int]:
@@ -100,8 +136,23 @@ def _draw(seed: int, token: bytes) -> bytes:
     return sha256(b"%d:tokens:%b" % (seed, token)).digest()
 
 
-def _tokens(a: Readings, b: Readings) -> Tokens:
-    mine, theirs = _listed(a), _listed(b)
+def _parts(a: Readings, b: Readings) -> list[Tokens]:
+    """Embedding and head, as far as they were read of both and enough of their rows can be compared."""
+    found: list[Tokens] = []
+    reasons: list[CannotAsk] = []
+    for part in PARTS:
+        mine, theirs = _listed(a, part), _listed(b, part)
+        try:
+            if mine is not None and theirs is not None:
+                found.append(_tokens(part, mine, theirs))
+        except CannotAsk as reason:
+            reasons.append(reason)
+    if not found:
+        raise next(iter(reasons), CannotAsk("no embeddings of shared tokens were read"))
+    return found
+
+
+def _tokens(part: Role, mine: Floats, theirs: Floats) -> Tokens:
     if mine.shape != theirs.shape:
         raise CannotAsk("different numbers of tokens were read of the two models")
     clear = _alive(mine) & _alive(theirs)
@@ -113,16 +164,12 @@ def _tokens(a: Readings, b: Readings) -> Tokens:
     if without:
         left, right = left[~equal], right[~equal]
     if len(left) < FEWEST_TOKENS:
-        raise CannotAsk(f"only {len(left)} shared tokens have embeddings that can be compared")
-    return Tokens(left, right, len(mine), len(mine) - int(clear.sum()), int(equal.sum()), without)
+        raise CannotAsk(f"only {len(left)} shared tokens have rows of the {PARTS[part]} that can be compared")
+    return Tokens(part, left, right, len(mine), len(mine) - int(clear.sum()), int(equal.sum()), without)
 
 
-def _listed(readings: Readings) -> Floats:
-    wanted = (rows for cut, rows in readings.arrays.items() if cut.slot.role is Role.EMBEDDING and cut.rows)
-    found = next(wanted, None)
-    if found is None:
-        raise CannotAsk("no embeddings of shared tokens were read")
-    return found
+def _listed(readings: Readings, part: Role) -> Floats | None:
+    return next((rows for cut, rows in readings.arrays.items() if cut.slot.role is part and cut.rows), None)
 
 
 def _alive(rows: Floats) -> NDArray[np.bool_]:
@@ -136,13 +183,22 @@ def _centred(rows: Floats) -> NDArray[np.float64]:
     return np.asarray(double - double.mean(axis=0), dtype=np.float64)
 
 
+def _told(parts: Sequence[Tokens]) -> str:
+    """By how many tokens, and by which rows of them."""
+    counts = dict.fromkeys(len(part.a) for part in parts)
+    tokens = f"{' and '.join(map(str, counts))} shared tokens"
+    names = " and ".join(PARTS[part.part] for part in parts)
+    return tokens if names == PARTS[Role.EMBEDDING] else f"{tokens} ({names})"
+
+
 def _remarks(tokens: Tokens) -> list[Assumption]:
-    found = []
+    found, name = [], PARTS[tokens.part]
+    rows = "rows" if tokens.part is Role.EMBEDDING else f"rows of the {name}"
     if tokens.equal:
-        how = "left out" if tokens.without_equal else "too many to be left out: the embedding itself was taken over"
-        found.append(Assumption(f"{tokens.equal} of {tokens.read} rows are bit-equal, {how}"))
+        how = "left out" if tokens.without_equal else f"too many to be left out: the {name} itself was taken over"
+        found.append(Assumption(f"{tokens.equal} of {tokens.read} {rows} are bit-equal, {how}"))
     if tokens.strange:
-        found.append(Assumption(f"{tokens.strange} of {tokens.read} rows left out: constant, or not finite"))
+        found.append(Assumption(f"{tokens.strange} of {tokens.read} {rows} left out: constant, or not finite"))
     return found
 
 

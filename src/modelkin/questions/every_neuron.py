@@ -2,11 +2,18 @@
 
 Every row of gate and up of two layers is read (of every expert, and of shared experts), in groups of at most
 GROUP_NUMBERS numbers, so that of each model two groups of rows lie in memory, 64 MB each, whatever the size of the
-model; only matrices stored by columns are held whole. Rows are called in blocks of at most BLOCK consecutive neurons.
-If the neurons of a layer may stand in any order, then, given which of them stand in which block, the orders of the
-blocks are independent and uniform: so the fixed points of all blocks of a layer, and of all layers, follow the exact
-law of a sum. Gate and up are renumbered together, and experts copied from one MLP have one common order, so these
-never add up: the best counts, times their number.
+model; only matrices stored by columns are held whole. Of down, whose columns are the neurons, as many hidden axes are
+read as are one such group. Rows are called in blocks of at most BLOCK consecutive neurons. If the neurons of a layer
+may stand in any order, then, given which of them stand in which block, the orders of the blocks are independent and
+uniform: so the fixed points of all blocks of a layer, and of all layers, follow the exact law of a sum. Gate, up and
+down are renumbered together, so they never add up: the best counts, times their number.
+
+Two counts are made and paid for: of all neurons, and of the one in SUREST whose choice is most like them. Neurons that
+were taken as they are lie among these, while those that find themselves by chance may be any.
+
+Experts of a layer add up where those of one model at least stand in orders of their own. Where in both models experts
+are alike at equal index, copied from one MLP, they have one common order, and only the best of them counts; so it does
+where one dense MLP stands beside experts that are. Which of the two is better, all together or the best, is paid for.
 
 Which layers are called together must not depend on the rows that are counted. Layers that face each other do so before
 a row is read: all of their neurons count, and counts of all facing pairs may be summed, or the best pair taken. Where
@@ -28,13 +35,25 @@ import msgspec
 import numpy as np
 
 from modelkin.architectures import Anatomy
-from modelkin.questions.experts import repeated
+from modelkin.questions.exchangeability import index_means_nothing, zeros_apart
+from modelkin.questions.experts import ALIKE, repeated
 from modelkin.questions.gains import ALARM
-from modelkin.questions.neuron_stream import BLOCK, Calls, LayerCalls, Matrices, Names, Side, Span, Task, called_neurons
+from modelkin.questions.neuron_stream import (
+    BLOCK,
+    GROUP_NUMBERS,
+    Calls,
+    LayerCalls,
+    Matrices,
+    Names,
+    Side,
+    Span,
+    Task,
+    called_neurons,
+)
 from modelkin.questions.question import CannotAsk, Pair, weighed
 from modelkin.records import Assumption, Evidence, LayerFinding, Role, Significance, Slot
 from modelkin.sampling.facing import facing
-from modelkin.stats import better_of, importance_order, total_fixed_points
+from modelkin.stats import better_of, importance_order, surest_fixed_points, total_fixed_points
 
 ID = "every-neuron"
 FEWEST_NEURONS = 8
@@ -62,8 +81,8 @@ def tasks(pair: Pair, layer_map: Mapping[str, str], looked_at: Span | None) -> l
 
 def bytes_of(pair: Pair, task: Task) -> tuple[int, int]:
     """What calling two layers reads of the weights of a and of b; a matrix that is called twice is held."""
-    mine = dict.fromkeys((matrices.a, matrices.rows) for matrices in task.matrices)
-    theirs = dict.fromkeys((matrices.b, matrices.rows) for matrices in task.matrices)
+    mine = dict.fromkeys((matrices.a, matrices.axes or matrices.rows) for matrices in task.matrices)
+    theirs = dict.fromkeys((matrices.b, matrices.axes or matrices.rows) for matrices in task.matrices)
     return (
         pair.a.bytes_of([(slot, slice(0, rows)) for slot, rows in mine]),
         pair.b.bytes_of([(slot, slice(0, rows)) for slot, rows in theirs]),
@@ -75,15 +94,19 @@ def bytes_of(pair: Pair, task: Task) -> tuple[int, int]:
 Sets = dict[str, dict[int | None, dict[Role, Slot]]]  # by layer, then by expert (None: dense; -1: shared)
 SHARED = -1
 PARTS = {Role.GATE: "gate", Role.UP: "up", Role.SHARED_GATE: "gate", Role.SHARED_UP: "up"}
+WRITERS = {Role.DOWN: "down", Role.SHARED_DOWN: "down"}  # their columns are the neurons
+NAMES = PARTS | WRITERS
+SHARED_ROLES = (Role.SHARED_GATE, Role.SHARED_UP, Role.SHARED_DOWN)
+TOGETHER = "all experts"
 
 
 def _neurons_of(anatomy: Anatomy) -> Sets:
     found: Sets = {}
     for slot in anatomy.slots:
-        shape = anatomy.shape(slot) if slot.role in PARTS else ()
-        if len(shape) == 2 and shape[1] == anatomy.facts.hidden and slot.layer is not None:
-            shared = slot.role in (Role.SHARED_GATE, Role.SHARED_UP)
-            found.setdefault(slot.layer_name, {}).setdefault(SHARED if shared else slot.expert, {})[slot.role] = slot
+        shape = anatomy.shape(slot) if slot.role in NAMES else ()
+        if len(shape) == 2 and shape[slot.role in PARTS] == anatomy.facts.hidden and slot.layer is not None:
+            expert = SHARED if slot.role in SHARED_ROLES else slot.expert
+            found.setdefault(slot.layer_name, {}).setdefault(expert, {})[slot.role] = slot
     return found
 
 
@@ -91,12 +114,23 @@ def _matrices(pair: Pair, names: Names, a: Sets, b: Sets, looked_at: Span | None
     mine, theirs = a.get(names[0], {}), b.get(names[1], {})
     found = []
     for i, j in _beside(sorted(mine, key=_number), sorted(theirs, key=_number)):
-        for role in (role for role in PARTS if role in mine[i] and role in theirs[j]):
+        both = [role for role in NAMES if role in mine[i] and role in theirs[j]]
+        if not any(role in PARTS for role in both):
+            continue
+        for role in both:
             x, y = mine[i][role], theirs[j][role]
-            rows = min(pair.a.shape(x)[0], pair.b.shape(y)[0])
+            rows = min(side.shape(slot)[role in WRITERS] for side, slot in ((pair.a, x), (pair.b, y)))
             if len(called_neurons(rows, looked_at)) >= FEWEST_NEURONS:
-                found.append(Matrices(_label(i, j, role), x, y, rows))
+                found.append(Matrices(_label(i, j, role), x, y, rows, _axes(pair, x, y)))
     return tuple(found)
+
+
+def _axes(pair: Pair, a: Slot, b: Slot) -> int | None:
+    """How many hidden axes describe the columns of both: one group of numbers; None where rows are the neurons."""
+    if a.role not in WRITERS:
+        return None
+    widest = max(pair.a.shape(a)[1], pair.b.shape(b)[1])
+    return max(1, min(pair.a.shape(a)[0], GROUP_NUMBERS // widest))
 
 
 def _beside(mine: Sequence[int | None], theirs: Sequence[int | None]) -> list[tuple[int | None, int | None]]:
@@ -114,10 +148,10 @@ def _number(expert: int | None) -> float:
 
 def _label(a: int | None, b: int | None, role: Role) -> str:
     if a == SHARED:
-        return f"shared {PARTS[role]}"
+        return f"shared {NAMES[role]}"
     if a is None and b is None:
-        return PARTS[role]
-    return f"expert {b if a is None else a} {PARTS[role]}"
+        return NAMES[role]
+    return f"expert {b if a is None else a} {NAMES[role]}"
 
 
 # What the counts say.
@@ -132,6 +166,7 @@ class Track:
     fixed: int
     n: int
     blocks: int
+    surest: Calls
 
 
 def answer(layers: Sequence[LayerCalls], layers_of_b: int, rng: np.random.Generator) -> Evidence:
@@ -139,26 +174,73 @@ def answer(layers: Sequence[LayerCalls], layers_of_b: int, rng: np.random.Genera
     facing_ones = [layer for layer in layers if not layer.chosen]
     if max((sum(calls.sizes) for layer in facing_ones for calls in layer.calls), default=0) < FEWEST_NEURONS:
         raise CannotAsk(f"fewer than {FEWEST_NEURONS} neurons of a layer can be told apart")
-    tracks = _tracks(layers, layers_of_b, together=True)
+    joined = layers if _experts_repeat(layers) else [_with_experts_together(layer) for layer in layers]
+    tracks = _tracks(joined, layers_of_b, together=True)
     apart = min(t.significance.log10_pvalue for t in tracks) <= DOUBTED and _both_repeat(facing_ones)
     if apart:
-        tracks = _tracks(layers, layers_of_b, together=False)
+        tracks = _tracks(joined, layers_of_b, together=False)
     best = min(tracks, key=lambda track: track.significance.log10_pvalue)
-    judged = _best([track.significance for track in tracks], "projections and sets of neurons")
-    findings = _findings(layers)
+    judged = _judged(tracks, any(_has_experts(layer) for layer in layers))
+    findings = _findings(joined)
     effects = [finding.effect for finding in findings if finding.effect is not None]
+    told = _of_the_surest(best.surest) if judged.log10_pvalue <= LOCATED else ("", "")
     return weighed(
         ID,
         "neurons",
         judged,
-        (*_unsorted(facing_ones, rng), *_remarks(layers, apart)),
+        (*_unsorted(facing_ones, rng), *_renumbered(facing_ones, rng), *_remarks(layers, apart)),
         statistic=float(best.fixed),
         n=best.n,
         effect=float(np.median(effects)) if effects else None,
-        observed=f"{best.fixed} of {best.n} neurons found themselves{_located(judged, findings)}",
-        strangers=f"{best.blocks} of {best.n} on average: one in each block of at most {BLOCK}",
+        observed=f"{best.fixed} of {best.n} neurons found themselves{told[0]}{_located(judged, findings)}",
+        strangers=f"{best.blocks} of {best.n} on average: one in each block of at most {BLOCK}{told[1]}",
         per_layer=findings,
     )
+
+
+def _has_experts(layer: LayerCalls) -> bool:
+    parts = [calls.part for calls in layer.calls]
+    return len(set(parts)) < len(parts)
+
+
+def _experts_repeat(layers: Sequence[LayerCalls]) -> bool:
+    """Are experts of some layer alike in both models? Then a find may come as often as there are experts."""
+    return all(
+        max(side.experts_alike for side in sides) > ALIKE for sides in zip(*((x.a, x.b) for x in layers), strict=True)
+    )
+
+
+def _with_experts_together(layer: LayerCalls) -> LayerCalls:
+    """One more set of calls a projection: those of all experts, and of the shared one, as blocks of one layer."""
+    if not _has_experts(layer):
+        return layer
+    by_part: dict[str, list[Calls]] = {}
+    for calls in layer.calls:
+        by_part.setdefault(calls.part, []).append(calls)
+    return msgspec.structs.replace(layer, calls=(*layer.calls, *(_sum(part, found) for part, found in by_part.items())))
+
+
+def _sum(part: str, found: Sequence[Calls]) -> Calls:
+    likeness = [calls.likeness for calls in found if calls.likeness is not None]
+    return Calls(
+        f"{TOGETHER} {part}",
+        tuple(k for calls in found for k in calls.fixed),
+        tuple(n for calls in found for n in calls.sizes),
+        dropped=0,
+        likeness=float(np.median(likeness)) if likeness else None,
+        sure=sum(calls.sure for calls in found),
+        chosen=sum(calls.chosen for calls in found),
+        share=math.fsum(calls.share for calls in found),
+    )
+
+
+def _judged(tracks: Sequence[Track], experts: bool) -> Significance:
+    """The best track, paid for; where there are experts, all of them together or one of them, and paid for that too."""
+    joined = [track.significance for track in tracks if track.label.startswith(TOGETHER)]
+    single = [track.significance for track in tracks if not track.label.startswith(TOGETHER)]
+    best = [_best(tests, "projections and sets of neurons") for tests in (single, joined) if tests]
+    judged = _best(best, "experts together, the best of them alone")
+    return _paid(judged, 2) if experts and not joined else judged
 
 
 def _tracks(layers: Sequence[LayerCalls], layers_of_b: int, *, together: bool) -> list[Track]:
@@ -174,12 +256,11 @@ def _track(label: str, layers: Sequence[LayerCalls], layers_of_b: int, together:
     moved = [calls for layer, calls in of_layers if layer.chosen and any(calls.sizes)]
     if not beside:
         return None
-    tests = [better_of([_total(calls) for calls in beside], "layers")]
+    tests = [better_of([_total([calls]) for calls in beside], "layers")]
     if together:
-        fixed, sizes = [k for calls in beside for k in calls.fixed], [n for calls in beside for n in calls.sizes]
-        tests.append(total_fixed_points(fixed, sizes))
+        tests.append(_total(beside))
     if moved:
-        tests.append(_paid(min(map(_total, moved), key=lambda test: test.log10_pvalue), layers_of_b))
+        tests.append(_paid(min((_total([calls]) for calls in moved), key=lambda test: test.log10_pvalue), layers_of_b))
     shown = _shown(of_layers)
     return Track(
         label,
@@ -187,11 +268,16 @@ def _track(label: str, layers: Sequence[LayerCalls], layers_of_b: int, together:
         fixed=sum(sum(calls.fixed) for calls in shown),
         n=sum(sum(calls.sizes) for calls in shown),
         blocks=sum(sum(size > 0 for size in calls.sizes) for calls in shown),
+        surest=_sum(label, shown),
     )
 
 
-def _total(calls: Calls) -> Significance:
-    return total_fixed_points(calls.fixed, calls.sizes)
+def _total(found: Sequence[Calls]) -> Significance:
+    """All that found themselves, or those among the surest: the first sees faint likeness, the second a few copies."""
+    fixed, sizes = [k for calls in found for k in calls.fixed], [n for calls in found for n in calls.sizes]
+    surest = _sum("", found)
+    tests = [total_fixed_points(fixed, sizes), surest_fixed_points(surest.sure, surest.chosen, surest.share)]
+    return better_of(tests, "all neurons, the surest of them")
 
 
 def _paid(test: Significance, times: int) -> Significance:
@@ -217,12 +303,17 @@ def _findings(layers: Sequence[LayerCalls]) -> tuple[LayerFinding, ...]:
 
 
 def _finding(layer: LayerCalls) -> LayerFinding | None:
-    tests = [(_total(calls), calls) for calls in layer.calls if any(calls.sizes)]
+    tests = [(_total([calls]), calls) for calls in layer.calls if any(calls.sizes)]
     if not tests:
         return None
     best, calls = min(tests, key=lambda item: item[0].log10_pvalue)
     paid = _paid(best, len(tests)).log10_pvalue
     return LayerFinding(*layer.names, float(sum(calls.fixed)), sum(calls.sizes), paid, calls.likeness)
+
+
+def _of_the_surest(found: Calls) -> tuple[str, str]:
+    """In words, for what was observed and for strangers."""
+    return f", {found.sure} of the {found.chosen} surest", f"; of the surest {found.share:.2g}"
 
 
 def _located(judged: Significance, findings: Sequence[LayerFinding]) -> str:
@@ -247,8 +338,13 @@ def _both_repeat(layers: Sequence[LayerCalls]) -> bool:
 
 
 def _sketch(side: Side) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
-    rows = np.frombuffer(side.sketch, np.float32).reshape(-1, side.width)
-    return np.where(np.isfinite(rows), rows, np.float32(0))
+    return np.frombuffer(side.sketch, np.float16).reshape(-1, side.width).astype(np.float32)
+
+
+def _renumbered(layers: Sequence[LayerCalls], rng: np.random.Generator) -> Iterator[Assumption]:
+    a, b = ({layer.names[i]: _sketch((layer.a, layer.b)[i]) for layer in layers} for i in (0, 1))
+    yield index_means_nothing(list(a.values()), list(b.values()), rng)
+    yield from zeros_apart(calls.zeros for layer in layers for calls in layer.calls)
 
 
 def _unsorted(layers: Sequence[LayerCalls], rng: np.random.Generator) -> Iterator[Assumption]:

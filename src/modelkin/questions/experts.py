@@ -22,7 +22,7 @@ from modelkin.stats.arrays import unit_rows
 Set = tuple[str, str, Floats, Floats]  # layer of a, layer of b, rows of each
 DOUBTED = -3.0  # log10 of the p from which it is worth looking for copies
 ALIKE = 0.3  # mean correlation of rows at equal index; different layers of one model have little
-STANDARD_BYTES = 16_000_000  # of the 64 MB that all questions share
+STANDARD_BYTES = 8_000_000  # of the 64 MB a model that all questions together may read
 
 
 def of_layers(anatomy: Anatomy, role: Role) -> dict[str, Slot]:
@@ -30,14 +30,18 @@ def of_layers(anatomy: Anatomy, role: Role) -> dict[str, Slot]:
     return {slot.layer_name: slot for slot in anatomy.of(role) if len(anatomy.shape(slot)) == 2 and slot.layer_name}
 
 
-def affordable(pair: Pair, a: dict[str, Slot], b: dict[str, Slot], rows: int) -> Facing:
-    """Facing layers, as many as fit when `rows` rows of each are read; at least one, evenly spaced."""
+def _affordable(pair: Pair, a: dict[str, Slot], b: dict[str, Slot], rows: int) -> tuple[Facing, int]:
+    """Facing layers, evenly spaced, and how many rows of each: all rows of as many layers as fit, or some of one."""
     pairs = facing(list(a), list(b))
     if not pairs or pair.budget == "full":
-        return pairs
+        return pairs, rows
     costs = [bytes_of(side, slot) for side, slots in ((pair.a, a), (pair.b, b)) for slot in slots.values()]
+    fit = min(int((STANDARD_BYTES - whole) / row) if row else rows * (whole <= STANDARD_BYTES) for whole, row in costs)
+    if fit < 1:
+        raise CannotAsk(f"the rows of one router do not fit into {STANDARD_BYTES // 1_000_000} MB as they are stored")
+    rows = min(rows, fit)
     dearest = max(whole + rows * row for whole, row in costs)
-    return facing(list(a), list(b), max(1, int(STANDARD_BYTES / max(1.0, dearest))))
+    return facing(list(a), list(b), max(1, int(STANDARD_BYTES / max(1.0, dearest)))), rows
 
 
 def same_width(pair: Pair, a: dict[str, Slot], b: dict[str, Slot], what: str) -> None:
@@ -52,7 +56,7 @@ def _cuts(pair: Pair) -> Cuts:
         raise CannotAsk("there are no routers in " + ("either model" if not a and not b else "one of the models"))
     same_width(pair, a, b, "router rows")
     experts = min(side.shape(slot)[0] for side, slots in ((pair.a, a), (pair.b, b)) for slot in slots.values())
-    pairs = affordable(pair, a, b, experts)
+    pairs, experts = _affordable(pair, a, b, experts)
     return [Cut(a[left], 0, experts) for left, _ in pairs], [Cut(b[right], 0, experts) for _, right in pairs]
 
 
@@ -102,9 +106,13 @@ def repeated(sets: Mapping[str, Floats]) -> bool:
 
     Where both do, a find may come twice as well, and counts do not add up: then only the best set counts.
     """
-    rows = [unit_rows(array.astype(np.float64)).ravel() / math.sqrt(len(array)) for array in sets.values()]
-    alike = [abs(float(x @ y)) for i, x in enumerate(rows) for y in rows[:i] if x.shape == y.shape]
-    return max(alike, default=0.0) > ALIKE
+    return greatest_likeness(list(sets.values())) > ALIKE
+
+
+def greatest_likeness(sets: Sequence[Floats]) -> float:
+    """The mean correlation of rows at equal index, of the two sets that are most alike."""
+    rows = [unit_rows(array.astype(np.float64)).ravel() / math.sqrt(max(1, len(array))) for array in sets]
+    return max((abs(float(x @ y)) for i, x in enumerate(rows) for y in rows[:i] if x.shape == y.shape), default=0.0)
 
 
 def finding(a: str, b: str, left: Floats, right: Floats, call: RollCall) -> LayerFinding:

@@ -1,21 +1,74 @@
-"""Are the weights the same bytes? Answered from the hashes that the file listing gives; nothing is read for it."""
+"""Are the weights the same bytes? From the hashes of the files that hold them, wherever these come from.
+
+Hashes come with the listing of a Hub, and are computed for local files where that costs little. Where one is missing,
+two paths may still lead to the same files; and where sizes agree and no row that was read differs, hashing the whole
+would tell. All of this stands in the record, so that the answer can be given again without the models.
+"""
 
 from __future__ import annotations
 
-from modelkin.architectures import Anatomy
-from modelkin.questions.question import Pair
-from modelkin.records import Answer, Assumption, Evidence, Null, Unanswered
+from collections import Counter
+from collections.abc import Sequence
+
+from modelkin.records import Answer, Assumption, Evidence, FileFact, Null, Unanswered
+from modelkin.sampling.readings import Readings
 
 QUESTION = "identity"
+NULL = Null("two files of weights that were not copied differ")
+SAME_PLACE = Assumption("both names lead to the same files, so that nothing had to be hashed", True)
+HASHED = Assumption("sha256 as the host states it, or as computed here")
+
+Weights = Sequence[FileFact]
 
 
-def identical_files(pair: Pair) -> Answer:
-    """Equal sha256 of every file of weights. Byte identity has no p-value."""
-    a, b = _hashes(pair.a), _hashes(pair.b)
-    if a is None or b is None:
-        return Unanswered(QUESTION, "sha256 of some file of weights is not known without reading it whole")
-    shared = sum(min(a.count(digest), b.count(digest)) for digest in set(a))
-    total = max(len(a), len(b))
+def same_files(a: Weights, b: Weights, rows_alike: bool, *, one_place: bool = False) -> Answer:
+    """Equal sha256 of every file of weights. Byte identity has no p-value.
+
+    `rows_alike`: no row that was read of both differs. `one_place`: the files of a are those of b.
+    """
+    if not a or not b:
+        return Unanswered(QUESTION, "one of the models has no file of weights")
+    if all(fact.sha256 for fact in (*a, *b)):
+        return _counted([fact.sha256 for fact in a], [fact.sha256 for fact in b])
+    if one_place:
+        return _evidence(len(a), len(a), "the same file, in one place", SAME_PLACE)
+    return Unanswered(QUESTION, _not_hashed(a, b, rows_alike))
+
+
+def worth_hashing(a: Weights, b: Weights, rows_alike: bool) -> bool:
+    """Only what has the same sizes and shows no difference can be the same to the last byte."""
+    return _sizes(a) == _sizes(b) and rows_alike
+
+
+def rows_alike(a: Readings, b: Readings) -> bool:
+    """Whether every row that was read of one is the other's to the bit. True of nothing read at all."""
+    return a.arrays.keys() == b.arrays.keys() and all(
+        mine.shape == b.arrays[cut].shape and mine.tobytes() == b.arrays[cut].tobytes()
+        for cut, mine in a.arrays.items()
+    )
+
+
+def _not_hashed(a: Weights, b: Weights, alike: bool) -> str:
+    if _sizes(a) != _sizes(b):
+        return "the files of weights differ in number or size, and not all of them were hashed"
+    if not alike:
+        return "the files of weights are of equal size, but rows that were read differ, so they were not hashed whole"
+    return (
+        "the files of weights are of equal size and every row that was read is the same to the bit; whether the rest "
+        "is too shows only when the files are hashed whole, which standard and full do with files on this machine"
+    )
+
+
+def _sizes(weights: Weights) -> list[int]:
+    return sorted(fact.size for fact in weights)
+
+
+def _counted(a: Sequence[str | None], b: Sequence[str | None]) -> Evidence:
+    return _evidence((Counter(a) & Counter(b)).total(), max(len(a), len(b)), "the same to the byte", HASHED)
+
+
+def _evidence(shared: int, total: int, how: str, assumption: Assumption) -> Evidence:
+    number = f"{shared} of {total} file{'' if total == 1 else 's'} of weights {'is' if 1 in (shared, total) else 'are'}"
     return Evidence(
         question=QUESTION,
         index_set="files",
@@ -23,18 +76,10 @@ def identical_files(pair: Pair) -> Answer:
         statistic=float(shared),
         pvalue=None,
         log10_pvalue=None,
-        null=Null("two files of weights that were not copied differ"),
+        null=NULL,
         n=total,
         effect=shared / total,
-        observed=f"{shared} of {total} files of weights are the same to the byte",
+        observed=f"{number} {how}",
         strangers="none",
-        assumptions=(Assumption("sha256 as the host states it, or as computed here", None),),
+        assumptions=(assumption,),
     )
-
-
-def _hashes(anatomy: Anatomy) -> list[str] | None:
-    """Of the files that hold tensors; None if one has none."""
-    files = anatomy.checkpoint.source.files()
-    used = sorted({ref.file for ref in anatomy.checkpoint.tensors.values()})
-    found = [files[name].sha256 for name in used]
-    return None if not found or None in found else [digest for digest in found if digest]

@@ -1,8 +1,9 @@
-"""Layer map: which layer of a does every layer of b continue? Every layer of both is called against every other.
+"""Layer map: which layer of a does every layer of b match? Every layer of both is called against every other.
 
 A cell of the table is a roll call of neurons: at one offset the same neurons of layer i of a and of layer j of b. So
 layers that were inserted, dropped, repeated or moved are found wherever they went. Which cells may count is decided by
-Holm's correction over the whole table; a dynamic programme then chooses the likeliest way through them.
+Holm's correction over the whole table; a dynamic programme then chooses the likeliest way through them, once for the
+layers of b and once for those of a: of layers that a repeats, a layer of b can match but one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from modelkin.architectures import Anatomy
+from modelkin.questions.exchangeability import MOST_SETS, described, index_means_nothing, zeros, zeros_apart
+from modelkin.questions.gains import evenly
 from modelkin.questions.layer_cells import (
     MOST_ROWS,
     PARTS,
@@ -34,15 +37,21 @@ from modelkin.stats import better_of, holm, importance_order, total_fixed_points
 from modelkin.stats.layer_path import ALPHA, Table, cell_scores, layer_path
 
 FEWEST_ROWS = 8
-STANDARD_BYTES = 28 << 20  # of the 64 MB a model that all questions together may read
+STANDARD_BYTES = 26_000_000  # of the 64 MB a model that all questions together may read
 ORDERED = -3.0  # log10 p at which rows count as sorted by size
 MOST_CHECKED = 12  # layers
 DOUBTED = -3.0  # log10 p from which on it is asked whether the layers that were added up are independent
 
 
 def layer_map(evidence: Evidence) -> tuple[tuple[str, str | None], ...]:
-    """(layer of b, the layer of a that it continues, or None) for every layer of b that was read."""
-    return tuple((finding.b, finding.a or None) for finding in evidence.per_layer)
+    """(layer of b, the layer of a that it matches, or None) for every layer of b that was read.
+
+    The first finding of a layer of b is its match; later ones are further layers of a that match it.
+    """
+    found: dict[str, str | None] = {}
+    for finding in evidence.per_layer:
+        found.setdefault(finding.b, finding.a or None)
+    return tuple(found.items())
 
 
 # What to read.
@@ -112,16 +121,19 @@ def _answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
     significance = _significance(cells, beside)
     if significance.log10_pvalue <= DOUBTED and _repeats(raw_a, rng) and _repeats(raw_b, rng):
         significance = _significance(cells, [])
-    path = layer_path(_scores(cells))
+    scores = _scores(cells)
+    path = layer_path(scores)
     found = [cells[i][j] for j, i in enumerate(path) if i is not None]
-    findings = tuple(_finding(cells, mine, theirs[j].name, j, i) for j, i in enumerate(path))
+    further = [(i, j) for i, j in enumerate(layer_path(scores.T)) if j is not None and path[j] not in (None, i)]
+    matches = [*((i, j) for j, i in enumerate(path)), *further]
+    findings = tuple(_finding(cells, mine, theirs[j].name, j, i) for i, j in matches)
     return weighed(
         LAYER_MAP.id,
         LAYER_MAP.index_set,
         significance,
         _assumptions(raw_a, raw_b, rng),
         effect=float(np.median([cell.effect for cell in found or beside])) if found or beside else None,
-        observed=f"{len(found)} of {len(path)} layers of b continue a layer of a{_left_out(a, raw_a, b, raw_b)}",
+        observed=f"{len(found)} of {len(path)} layers of b match a layer of a{_left_out(a, raw_a, b, raw_b)}",
         strangers="none does: of the neurons of any two layers one finds itself",
         per_layer=findings,
     )
@@ -173,7 +185,17 @@ def _assumptions(a: Raw, b: Raw, rng: np.random.Generator) -> tuple[Assumption, 
     checks = [importance_order(_some([parts[Role.UP] for parts in raw.values()]), rng) for raw in (a, b)]
     sorted_both = all(check.log10_pvalue <= ORDERED for check in checks)
     text = "the neurons of a layer stand in no order in one model at least (row norm against index)"
-    return (Assumption(text, not sorted_both),)
+    roles = [role for role in (Role.UP, Role.GATE) if all(role in parts for raw in (a, b) for parts in raw.values())]
+    some = [evenly(list(raw.values()), MOST_SETS) for raw in (a, b)]
+    own = [[described([parts[role] for role in roles]) for parts in layers] for layers in some]
+    beside = [
+        (a[i][role], b[j][role]) for i, j in facing(list(a), list(b)) for role in PARTS if role in a[i].keys() & b[j]
+    ]
+    return (
+        Assumption(text, not sorted_both),
+        index_means_nothing(own[0], own[1], rng),
+        *zeros_apart(zeros(left, right) for left, right in beside),
+    )
 
 
 def _some(layers: Sequence[Rows]) -> Sequence[Rows]:
@@ -183,7 +205,7 @@ def _some(layers: Sequence[Rows]) -> Sequence[Rows]:
 
 LAYER_MAP = Question(
     id="layer-map",
-    asks="Which layer of a does every layer of b continue?",
+    asks="Which layer of a does every layer of b match?",
     index_set="neurons",
     stage=4,
     weight=0.10,

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modelkin.architectures import Anatomy
+from modelkin.questions.exchangeability import Zeros, zeros
+from modelkin.questions.experts import greatest_likeness
 from modelkin.questions.question import Pair
 from modelkin.records import Cut, ReadDigest, Slot
 from modelkin.stats.arrays import unit_rows
@@ -20,7 +22,10 @@ from modelkin.stats.assignment import answerable, matches
 BLOCK = 512  # an assignment takes some 20 ms; twice the neurons eight times as long
 GROUP_NUMBERS = 16 << 20
 NORMS = 128  # a layer, evenly spaced, for the check that neurons are not sorted by size
-SKETCH_ROWS, SKETCH_COLUMNS = 8, 512  # enough to see that one layer is a copy of another
+SUREST = 16  # one in so many of a block, those most like the one they chose
+SKETCH_ROWS, SKETCH_COLUMNS = 64, 256  # enough to see that one layer is a copy of another, or what an index means
+
+NO_ZEROS = Zeros()
 
 Names = tuple[str, str]
 Floats = NDArray[np.float64]
@@ -37,15 +42,27 @@ class Calls(msgspec.Struct, frozen=True):
     sizes: tuple[int, ...]
     dropped: int
     likeness: float | None  # median correlation of rows at one index
+    zeros: Zeros = NO_ZEROS
+    sure: int = 0  # of those that found themselves, in the surest part of every block
+    chosen: int = 0  # neurons in that part
+    share: float = 0.0  # of them that find themselves by chance
+
+    @property
+    def part(self) -> str:
+        """Gate, up or down."""
+        return self.label.rpartition(" ")[2]
 
 
 class Side(msgspec.Struct, frozen=True):
     """What later steps need of one layer: row norms, a few rows, and the digests of what was read."""
 
     norms: tuple[float, ...]
-    sketch: bytes  # float32, (rows, columns) as `width` says
+    sketch: bytes  # float16, (rows, columns) as `width` says, the largest number of every row ±1
     width: int
     reads: tuple[ReadDigest, ...]
+    experts_alike: float = (
+        0.0  # mean correlation of rows of the two experts that are most alike; 1 where one serves all
+    )
 
 
 class LayerCalls(msgspec.Struct, frozen=True):
@@ -60,12 +77,16 @@ class LayerCalls(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Matrices:
-    """One projection of one set of neurons, of both models; `rows` that both have."""
+    """One projection of one set of neurons, of both models; `rows` that both have.
+
+    Of a matrix whose columns are the neurons so many hidden `axes` are read; None where the rows are the neurons.
+    """
 
     label: str
     a: Slot
     b: Slot
     rows: int
+    axes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -83,13 +104,15 @@ def call_layers(pair: Pair, task: Task, told: Told) -> LayerCalls:
     a, b = _Stream(pair.a, told), _Stream(pair.b, told)
     key = f"every-neuron {task.names[0]} {task.names[1]}"
     rngs = {m.label: np.random.default_rng([pair.seed, crc32(f"{key} {m.label}".encode())]) for m in task.matrices}
-    calls = [calls for rows in _by_rows(task.matrices) for calls in _called(rows, task.looked_at, a, b, rngs)]
-    return LayerCalls(task.names, task.chosen, tuple(calls), a.side(), b.side())
+    rows = [calls for rows in _by_rows(task.matrices) for calls in _called(rows, task.looked_at, a, b, rngs)]
+    columns = [_called_by_columns(part, task.looked_at, a, b, rngs[part.label]) for part in task.matrices if part.axes]
+    experts = a.experts_alike([part.a for part in task.matrices]), b.experts_alike([part.b for part in task.matrices])
+    return LayerCalls(task.names, task.chosen, (*rows, *columns), a.side(experts[0]), b.side(experts[1]))
 
 
 def _by_rows(matrices: Sequence[Matrices]) -> list[list[Matrices]]:
     found: dict[int, list[Matrices]] = {}
-    for part in matrices:
+    for part in (part for part in matrices if part.axes is None):
         found.setdefault(part.rows, []).append(part)
     return list(found.values())
 
@@ -100,6 +123,14 @@ class _Tally:
     sizes: list[int]
     dropped: int
     likeness: list[Floats]
+    zeros: Zeros = NO_ZEROS
+    sure: int = 0
+    chosen: int = 0
+    share: float = 0.0
+
+    def calls(self, label: str) -> Calls:
+        likeness, sure = _median(self.likeness), (self.sure, self.chosen, self.share)
+        return Calls(label, tuple(self.fixed), tuple(self.sizes), self.dropped, likeness, self.zeros, *sure)
 
 
 def _called(
@@ -116,22 +147,42 @@ def _called(
             left, right = a.rows(part.a, start, stop), b.rows(part.b, start, stop)
             for block in blocks:
                 _call(left[block - start], right[block - start], found[part.label], rngs[part.label])
-    return [
-        Calls(label, tuple(tally.fixed), tuple(tally.sizes), tally.dropped, _median(tally.likeness))
-        for label, tally in found.items()
-    ]
+    return [tally.calls(label) for label, tally in found.items()]
+
+
+def _called_by_columns(
+    part: Matrices, looked_at: Span | None, a: _Stream, b: _Stream, rng: np.random.Generator
+) -> Calls:
+    """Neurons by what they write, each to the same hidden axes."""
+    left, right = (side.rows(slot, 0, part.axes or 0).T for side, slot in ((a, part.a), (b, part.b)))
+    tally = _Tally([], [], 0, [])
+    for block in _blocks(part.rows, looked_at):
+        _call(left[block], right[block], tally, rng)
+    return tally.calls(part.label)
 
 
 def _call(left: Single, right: Single, tally: _Tally, rng: np.random.Generator) -> None:
     """A roll call by the correlation of rows; in float64, so that no processor's rounding moves a count."""
     mine, theirs = _numbers(left), _numbers(right)
     clear = answerable(mine, theirs)
+    tally.zeros += zeros(mine[clear], theirs[clear])
     mine, theirs = unit_rows(mine[clear]), unit_rows(theirs[clear])
     chosen = matches(mine, theirs, rng, "inner")
     tally.fixed.append(int(np.count_nonzero(chosen == np.arange(len(chosen)))))
     tally.sizes.append(len(chosen))
     tally.dropped += len(left) - len(chosen)
     tally.likeness.append(np.einsum("ij,ij->i", mine, theirs))
+    _count_surest(tally, chosen, np.einsum("ij,ij->i", mine, theirs[chosen]))
+
+
+def _count_surest(tally: _Tally, chosen: NDArray[np.intp], likeness: Floats) -> None:
+    """Who is surest depends on the rows, never on the numbers that they have in b."""
+    if not chosen.size:
+        return
+    surest = np.argsort(-likeness, kind="stable")[: -(-len(chosen) // SUREST)]
+    tally.sure += int(np.count_nonzero(chosen[surest] == surest))
+    tally.chosen += len(surest)
+    tally.share += len(surest) / len(chosen)
 
 
 def _numbers(rows: Single) -> Floats:
@@ -149,8 +200,7 @@ def _groups(
     matrices: Sequence[Matrices], looked_at: Span | None, a: _Stream, b: _Stream
 ) -> Iterator[tuple[int, int, list[NDArray[np.intp]]]]:
     """Rows [start, stop) to read at a time, without gaps, and the blocks of neurons among them to call."""
-    neurons = called_neurons(matrices[0].rows, looked_at)
-    blocks = np.array_split(neurons, -(-len(neurons) // BLOCK))
+    blocks = _blocks(matrices[0].rows, looked_at)
     by_rows = all(a.is_by_rows(part.a) and b.is_by_rows(part.b) for part in matrices)
     step = max(1, GROUP_NUMBERS // (BLOCK * a.anatomy.shape(matrices[0].a)[1])) if by_rows else len(blocks)
     start = 0
@@ -159,6 +209,11 @@ def _groups(
         stop = int(group[-1][-1]) + 1
         yield start, stop, group
         start = stop
+
+
+def _blocks(count: int, looked_at: Span | None) -> list[NDArray[np.intp]]:
+    neurons = called_neurons(count, looked_at)
+    return np.array_split(neurons, -(-len(neurons) // BLOCK))
 
 
 def called_neurons(count: int, looked_at: Span | None) -> NDArray[np.intp]:
@@ -176,7 +231,7 @@ class _Stream:
         self._hashes: dict[Slot, hashlib._Hash] = {}
         self._stops: dict[Slot, int] = {}
         self._norms: list[NDArray[np.float64]] = []
-        self._sketch: Single = np.empty((0, 0), np.float32)
+        self._sketches: dict[Slot, Single] = {}  # of the first of all matrices, and of the same one of every expert
         self._first: Slot | None = None
 
     def is_by_rows(self, slot: Slot) -> bool:
@@ -202,13 +257,21 @@ class _Stream:
         self._first = self._first or slot
         if slot == self._first:
             self._norms.append(np.linalg.norm(_numbers(array), axis=1))
-            if not self._sketch.size:
-                self._sketch = np.ascontiguousarray(array[:SKETCH_ROWS, :SKETCH_COLUMNS])
+        if slot.role is self._first.role and slot not in self._sketches:
+            self._sketches[slot] = _numbers(array[:SKETCH_ROWS, :SKETCH_COLUMNS]).astype(np.float32)
 
-    def side(self) -> Side:
+    def experts_alike(self, slots: Sequence[Slot]) -> float:
+        """Of all that stand beside experts of the other model: 1 where one set of neurons does so several times."""
+        asked = [slot for slot in slots if slot in self._sketches]
+        return 1.0 if len(set(asked)) < len(asked) else greatest_likeness([self._sketches[slot] for slot in asked])
+
+    def side(self, experts_alike: float) -> Side:
         norms = np.concatenate(self._norms)
         kept = norms[_evenly(len(norms), NORMS)]
-        return Side(tuple(kept.tolist()), self._sketch.tobytes(), self._sketch.shape[1], tuple(self._reads()))
+        sketch = next(iter(self._sketches.values()))
+        largest = np.maximum(np.max(np.abs(sketch), axis=1, keepdims=True), np.finfo(np.float32).tiny)
+        rows = (sketch / largest).astype(np.float16)
+        return Side(tuple(kept.tolist()), rows.tobytes(), rows.shape[1], tuple(self._reads()), experts_alike)
 
     def _reads(self) -> Iterator[ReadDigest]:
         """One digest a matrix; experts of a layer together, or the record of a wide mixture would be all digests."""

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from modelkin.questions.exchangeability import described, index_means_nothing, zeros, zeros_apart
 from modelkin.questions.gains import ALARM, same_width
 from modelkin.questions.gains import cuts as gain_cuts
 from modelkin.questions.neuron_blocks import (
@@ -224,6 +225,9 @@ def _assumptions(
 ) -> tuple[Assumption, ...]:
     calls = [layer[0] for layer in layers]
     found = [unsorted("A", [call.a for call in calls], rng), unsorted("B", [call.b for call in calls], rng)]
+    sets = [_first_set(layer) for layer in layers]
+    found.append(index_means_nothing([a for a, _ in sets], [b for _, b in sets], rng))
+    found += zeros_apart(zeros(call.a, call.b) for layer in layers for call in layer)
     dropped = sum(call.rows.dropped for layer in layers for call in layer)
     if dropped:
         found.append(Assumption(f"{dropped} rows left out: constant, not finite, or the same as another row"))
@@ -233,6 +237,12 @@ def _assumptions(
     if not together:
         found.append(Assumption("the two layers are copies of each other in both models: only the better one counts"))
     return tuple(found)
+
+
+def _first_set(calls: Sequence[Call]) -> tuple[Floats, Floats]:
+    """The first neurons of a layer, of a and of b, each by all of its projections."""
+    projections = {call.place: call for call in reversed(calls) if call.place[0] == calls[0].place[0]}
+    return described([call.a for call in projections.values()]), described([call.b for call in projections.values()])
 
 
 def unsorted(who: str, rows: Sequence[Floats], rng: np.random.Generator) -> Assumption:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from modelkin.questions.exchangeability import described, index_means_nothing, zeros, zeros_apart
 from modelkin.questions.gains import same_width
 from modelkin.questions.neuron_blocks import (
     Block,
@@ -35,26 +36,34 @@ ID = "pooled-rows"
 ROWS = 64
 FEWEST_ROWS = 56  # 28 fair coins: fewer cannot reach a twentieth of 1e-6 whatever they show
 WEIGHT = 0.05
-STANDARD_BYTES = 12_000_000  # of the 64 MB a model that all questions together may read
+STANDARD_BYTES = 8_400_000  # of the 64 MB a model that all questions together may read
 ALPHA = 1e-6 * WEIGHT
 POWER = 0.99
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """Neurons of a facing pair of layers: gate and up joined, (n, p) each, and the rows of the first as they are."""
+    """Neurons of a facing pair of layers: gate and up joined, (n, p) each, and the rows of each as they are."""
 
     names: tuple[str, str]
     a: Floats
     b: Floats
-    plain: tuple[Floats, Floats]
+    parts: tuple[tuple[Floats, Floats], ...]
+
+    @property
+    def plain(self) -> tuple[Floats, Floats]:
+        return self.parts[0]
 
 
 def cuts(pair: Pair) -> Cuts:
-    """64 rows, the same everywhere, of gate and up at two depths; where that is too dear, by some hidden axes only."""
+    """64 rows, the same everywhere, of gate and up at two depths.
+
+    Where that is too dear, of one of them; and where even that is, by some hidden axes only.
+    """
     same_width(pair.a.facts.hidden, pair.b.facts.hidden)
     blocks = blocks_at_two_depths(facing(pair.a.layers, pair.b.layers), readers(pair.a), readers(pair.b))
     wanted = [slots for layer in blocks.values() for slots in layer[0]]
+    one = [layer[0][-1] for layer in blocks.values()]
     if not wanted:
         raise CannotAsk("the models share no gate or up projection in facing layers")
     size = min(min(pair.a.shape(a)[0], pair.b.shape(b)[0]) for a, b in wanted)
@@ -62,9 +71,10 @@ def cuts(pair: Pair) -> Cuts:
     if rows * len(blocks) < FEWEST_ROWS:
         raise CannotAsk(f"there are {rows * len(blocks)} neurons to compare; {FEWEST_ROWS} are needed")
     start = offset(pair.seed, "neurons", size, rows)
-    plan = _cuts(wanted, start, start + rows, None)
-    if bytes_a_model(pair, plan) <= STANDARD_BYTES:
-        return plan
+    for slots in (wanted, one):
+        plan = _cuts(slots, start, start + rows, None)
+        if bytes_a_model(pair, plan) <= STANDARD_BYTES:
+            return plan
     columns = columns_that_fit(pair, tuple(wanted), STANDARD_BYTES, pair.a.facts.hidden or 0)
     if columns is None:
         raise CannotAsk(f"{rows} neurons cost more than {STANDARD_BYTES // 1_000_000} MB as the matrices are stored")
@@ -79,7 +89,8 @@ def _cuts(wanted: Sequence[tuple[Slot, Slot]], start: int, stop: int, columns: t
 
 def answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
     same_width(a.portrait.hidden, b.portrait.hidden)
-    layers, assumptions = _apart(_layers(a, b), rng)
+    read = _layers(a, b)
+    layers, assumptions = _apart(read, rng)
     found = pooled_rows([(layer.a, layer.b) for layer in layers], rng)
     test = found.significance
     if test.n < FEWEST_ROWS:
@@ -87,6 +98,8 @@ def answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
     assumptions += (
         unsorted("A", [layer.plain[0] for layer in layers], rng),
         unsorted("B", [layer.plain[1] for layer in layers], rng),
+        index_means_nothing([layer.a for layer in read], [layer.b for layer in read], rng),
+        *zeros_apart(zeros(*part) for layer in layers for part in layer.parts),
         Assumption(f"for comparison only: z = {found.z:.1f} against the same rows in any other order"),
     )
     return weighed(
@@ -112,8 +125,8 @@ def _layers(a: Readings, b: Readings) -> list[Layer]:
 
 
 def _layer(names: tuple[str, str], block: Block, mine: dict[Slot, Floats], theirs: dict[Slot, Floats]) -> Layer:
-    a, b = block[0]
-    return Layer(names, _joined(block, mine, 0), _joined(block, theirs, 1), (mine[a], theirs[b]))
+    parts = tuple((mine[a], theirs[b]) for a, b in block)
+    return Layer(names, _joined(block, mine, 0), _joined(block, theirs, 1), parts)
 
 
 def _span(a: Readings, b: Readings) -> tuple[int, int]:
@@ -132,7 +145,7 @@ def _only(readings: Readings, span: tuple[int, int]) -> Readings:
 
 def _joined(block: Block, rows: dict[Slot, Floats], side: int) -> Floats:
     """Gate and up one after the other, each row of each of length one.  -> (neurons, hidden or twice that)."""
-    return np.concatenate([unit_rows(rows[slots[side]]) for slots in block], axis=1)
+    return described([rows[slots[side]] for slots in block])
 
 
 def _apart(layers: list[Layer], rng: np.random.Generator) -> tuple[list[Layer], tuple[Assumption, ...]]:

@@ -2,133 +2,77 @@
 
 The first row of every tensor is read of both models, and only tensors whose first row stands in the other model are
 read to their end. So strangers cost a row a tensor, and a copy costs reading both models once. In memory are one block
-of rows, or one matrix where a model stores it transposed, and a digest a tensor.
+of rows, or one matrix where a model stores it transposed, and a digest a tensor. What was read is kept on a shelf, part
+by part, so that an interrupted comparison goes on.
 """
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
+from typing import Protocol, TypeVar
 
 from modelkin.architectures import Anatomy
-from modelkin.questions.copies import ID, Copied, Sighting, Thing, answered, equal_rows, may_count
-from modelkin.questions.digests import ENOUGH_VALUES, Floats, TensorDigest, coarser, format_of, rounded
+from modelkin.questions.copies import ID, Copied, Sighting, answered, equal_rows
+from modelkin.questions.digests import Fingerprint, TensorDigest, coarser, rounded
 from modelkin.questions.question import Pair
-from modelkin.records import Answer, Evidence, Slot, Unanswered
+from modelkin.questions.stored_tensors import Side, Standing, Tensor, is_nameless, sides_of
+from modelkin.records import Answer, Slot, Unanswered
 from modelkin.sampling.readings import Readings
 
-BLOCK = 4 << 20  # numbers held at once
-ROWS_AT_ONCE = 256  # first rows asked for in one batch
-UNREADABLE = ("packed weights", "stored as", "empty tensor")
-ALREADY_SEEN = ("the same bytes as", "tied to")
-FIXED = "buffer determined by the config"
 WHAT = "comparing whole tensors"
+PART = 1 << 28  # numbers that are read between two entries on the shelf
 FEWEST_WITHOUT_ROLE = 2  # one may be something drawn from the seed of a library; a tower has many
+STANDARD_BYTES = 60_000_000  # of a model whose names say nothing, with what other questions have read of it
 
 Progress = Callable[[str, int, int], None]
+T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Tensor:
-    """One tensor of a model: where it stands, and what `Side` needs to read it."""
+class Shelf(Protocol):
+    """Where finished parts are kept for a later run."""
 
-    thing: Thing
-    shape: tuple[int, ...]
-    form: str
-
-    @property
-    def values(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def width(self) -> int:
-        return self.shape[-1] if len(self.shape) > 1 else self.values
-
-    @property
-    def rows(self) -> int:
-        return self.values // self.width
+    def recall(self, name: str, kind: type[T]) -> T | None: ...
+    def keep(self, name: str, entry: object) -> None: ...
 
 
-class Side:
-    """One model as tensors that can be read row by row."""
-
-    def __init__(self, anatomy: Anatomy) -> None:
-        self.anatomy = anatomy
-        refs = anatomy.checkpoint.tensors
-        slots = [Tensor(slot, view.shape, format_of(anatomy.dtype(slot))) for slot, view in anatomy.slots.items()]
-        names = [Tensor(name, refs[name].shape, format_of(refs[name].dtype)) for name in _without_role(anatomy)]
-        self.tensors = [tensor for tensor in (*slots, *names) if tensor.values]
-
-    @property
-    def parameters(self) -> int:
-        return sum(tensor.values for tensor in self.tensors)
-
-    def first_rows(self) -> Iterator[tuple[Tensor, Floats]]:
-        by_rows = [tensor for tensor in self.tensors if self._is_stored_by_rows(tensor)]
-        for start in range(0, len(by_rows), ROWS_AT_ONCE):
-            batch = by_rows[start : start + ROWS_AT_ONCE]
-            yield from zip(batch, self._read([(tensor.thing, slice(0, 1)) for tensor in batch]), strict=True)
-        for tensor in self.tensors:
-            if not self._is_stored_by_rows(tensor):
-                yield tensor, next(self.blocks(tensor)).reshape(tensor.rows, -1)[:1]
-
-    def blocks(self, tensor: Tensor) -> Iterator[Floats]:
-        """The rows in order, about 16 MB at a time."""
-        step = max(1, BLOCK // tensor.width) if self._is_stored_by_rows(tensor) else tensor.rows
-        for start in range(0, tensor.rows, step):
-            rows = None if step >= tensor.rows else slice(start, min(start + step, tensor.rows))
-            yield from self._read([(tensor.thing, rows)])
-
-    def _read(self, wanted: Sequence[tuple[Thing, slice | None]]) -> list[Floats]:
-        slots = [(thing, rows) for thing, rows in wanted if isinstance(thing, Slot)]
-        names = [(thing, rows) for thing, rows in wanted if isinstance(thing, str)]
-        by_slot, by_name = (
-            iter(self.anatomy.read_many(slots, "stream")),
-            iter(self.anatomy.checkpoint.read_many(names, "stream")),
-        )
-        return [next(by_slot if isinstance(thing, Slot) else by_name) for thing, _ in wanted]
-
-    def _is_stored_by_rows(self, tensor: Tensor) -> bool:
-        """A few rows of a transposed matrix cost all of it."""
-        return isinstance(tensor.thing, str) or self.anatomy.view(tensor.thing).axis == "rows"
+def copied_tensors(pair: Pair, a: Readings, b: Readings, progress: Progress, shelf: Shelf | None = None) -> Answer:
+    """From what was read anyway; from the tensors themselves at `full`, and where names do not say what to read."""
+    if pair.budget == "full":
+        return equal_tensors(pair.a, pair.b, progress, shelf)
+    if is_nameless(pair.a) or is_nameless(pair.b):
+        read = max(4 * sum(array.size for array in side.arrays.values()) for side in (a, b))
+        return equal_tensors(pair.a, pair.b, progress, shelf, max(0, STANDARD_BYTES - read))
+    return equal_rows(a, b, max(side.parameters for side in sides_of(pair.a, pair.b)))
 
 
-def _without_role(anatomy: Anatomy) -> list[str]:
-    """Names of tensors that no slot claims and that could count; a tied copy has been seen in its first place."""
-    skipped = (*UNREADABLE, *ALREADY_SEEN, FIXED)
-    names = [name for name, why in anatomy.apart.items() if not why.startswith(skipped)]
-    packed, tensors = anatomy.checkpoint.layout.packed, anatomy.checkpoint.tensors
-    found = (name for name in (*anatomy.unmapped, *names) if name not in packed)
-    floats = [name for name in found if tensors[name].dtype.startswith(("F", "BF"))]
-    return [name for name in floats if len(tensors[name].shape) > 1 and tensors[name].parameters >= ENOUGH_VALUES]
-
-
-def copied_tensors(pair: Pair, a: Readings, b: Readings, files: Answer, progress: Progress) -> Answer:
-    """From what was read anyway; at `full`, and where the files do not say it already, from whole tensors."""
-    if pair.budget == "full" and not (isinstance(files, Evidence) and files.effect == 1):
-        return equal_tensors(pair.a, pair.b, progress)
-    return equal_rows(a, b, max(Side(pair.a).parameters, Side(pair.b).parameters))
-
-
-def equal_tensors(a: Anatomy, b: Anatomy, progress: Progress) -> Answer:
-    """Reads both models as far as they may be the same."""
-    sides = Side(a), Side(b)
+def equal_tensors(
+    a: Anatomy, b: Anatomy, progress: Progress, shelf: Shelf | None = None, most_bytes: int | None = None
+) -> Answer:
+    """Reads both models as far as they may be the same; of each tensor only the start where `most_bytes` is small."""
+    sides = sides_of(a, b, most_bytes)
     if not all(side.tensors for side in sides):
         return Unanswered(ID, f"{'A' if not sides[0].tensors else 'B'} has no tensors that can be read")
     forms = [_forms(side, other) for side, other in (sides, sides[::-1])]
     starts = [_starts(side, some) for side, some in zip(sides, forms, strict=True)]
-    digests = _digests(sides, forms, starts, progress)
-    copied = _not_alone(_matches(*digests))
-    looked_at = {tensor.thing: tensor.values for tensor in sides[1].tensors}
-    return answered(Sighting(looked_at, copied, max(side.parameters for side in sides), whole=True))
+    found = _fingerprints(sides, forms, starts, progress, shelf)
+    return answered(
+        Sighting(
+            looked_at={tensor.thing: tensor.values for tensor in sides[1].tensors},
+            copied=_counted(_matches(*found), sides),
+            in_place=in_place(*found),
+            parameters=max(side.parameters for side in sides),
+            whole=all(tensor.is_whole for side in sides for tensor in side.tensors),
+        )
+    )
 
 
 Forms = Mapping[Tensor, Collection[str]]
 Starts = Mapping[Tensor, Collection[tuple[str, str]]]  # (format, digest of the first row in it)
-Digests = Mapping[Tensor, TensorDigest]
+Fingerprints = Mapping[Tensor, Fingerprint]
+Match = tuple[Tensor, Tensor, Copied]
 
 
 def _forms(side: Side, other: Side) -> dict[Tensor, list[str]]:
@@ -152,51 +96,131 @@ def _starts(side: Side, forms: Forms) -> dict[Tensor, list[tuple[str, str]]]:
     }
 
 
-def _digests(
-    sides: Sequence[Side], forms: Sequence[Forms], starts: Sequence[Starts], progress: Progress
-) -> list[dict[Tensor, TensorDigest]]:
+def _fingerprints(
+    sides: Sequence[Side], forms: Sequence[Forms], starts: Sequence[Starts], progress: Progress, shelf: Shelf | None
+) -> tuple[dict[Tensor, Fingerprint], dict[Tensor, Fingerprint]]:
+    """Of every tensor whose first row stands in the other model."""
     met = [{start for found in side.values() for start in found} for side in starts]
     shared = met[0] & met[1]
     wanted = [[t for t, found in side.items() if shared.intersection(found)] for side in starts]
     total, done = sum(tensor.values for side in wanted for tensor in side), 0
-    result: list[dict[Tensor, TensorDigest]] = []
-    for side, some, tensors in zip(sides, forms, wanted, strict=True):
-        found = {}
-        for tensor in tensors:
-            found[tensor] = digest = TensorDigest(some[tensor])
-            for block in side.blocks(tensor):
-                digest.update(block)
-                done += block.size
-                progress(WHAT, done, total)
-        result.append(found)
-    return result
 
+    def count(numbers: int) -> None:
+        nonlocal done
+        done += numbers
+        progress(WHAT, done, total)
 
-def _matches(a: Digests, b: Digests) -> list[Copied]:
-    """For every tensor of b one of a: that in its own place before others."""
-    places: dict[tuple[tuple[int, ...], str, str], list[Tensor]] = defaultdict(list)
-    for tensor, digest in a.items():
-        for form in digest.forms:
-            places[tensor.shape, form, digest.in_format(form)].append(tensor)
-    found = []
-    for tensor, digest in b.items():
-        alike = [
-            (other, form)
-            for form in digest.forms
-            for other in places[tensor.shape, form, digest.in_format(form)]
-            if coarser(other.form, tensor.form) == form
-        ]
-        if alike:
-            other, form = min(alike, key=lambda match: (match[0].thing != tensor.thing, match[1] != tensor.form))
-            cast = form if other.form != tensor.form else ""
-            counts = may_count(tensor.thing) and digest.says_something
-            found.append(Copied(other.thing, tensor.thing, tensor.values, cast, counts))
+    found: tuple[dict[Tensor, Fingerprint], dict[Tensor, Fingerprint]] = ({}, {})
+    for name, side, some, tensors, result in zip(("a", "b"), sides, forms, wanted, found, strict=True):
+        for i, part in enumerate(_parts(tensors)):
+            entry = f"tensors of {name}, part {i}"
+            seen = None if shelf is None else shelf.recall(entry, list[Fingerprint])
+            if seen is None:
+                seen = [_read_whole(side, tensor, some[tensor], count) for tensor in part]
+                if shelf is not None:
+                    shelf.keep(entry, seen)
+            else:
+                count(sum(tensor.values for tensor in part))
+            result.update(zip(part, seen, strict=True))
     return found
 
 
-def _not_alone(copied: list[Copied]) -> list[Copied]:
-    """A single tensor that nobody knows the role of does not count."""
-    without_role = [copy for copy in copied if copy.counts and isinstance(copy.b, str)]
+def _parts(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    part: list[Tensor] = []
+    for tensor in tensors:
+        part.append(tensor)
+        if sum(one.values for one in part) >= PART:
+            yield part
+            part = []
+    if part:
+        yield part
+
+
+def _read_whole(side: Side, tensor: Tensor, forms: Collection[str], count: Callable[[int], None]) -> Fingerprint:
+    digest = TensorDigest(forms)
+    for block in side.blocks(tensor):
+        digest.update(block)
+        count(block.size)
+    return digest.finished()
+
+
+def _matches(a: Fingerprints, b: Fingerprints) -> list[Match]:
+    """For every tensor of b one of a: that in its own place before others."""
+    places: dict[tuple[tuple[int, ...], str, str], list[Tensor]] = defaultdict(list)
+    for tensor, seen in a.items():
+        for form, digest in seen.hashes.items():
+            places[tensor.shape, form, digest].append(tensor)
+    found = []
+    for tensor, seen in b.items():
+        alike = [
+            (other, form)
+            for form, digest in seen.hashes.items()
+            for other in places[tensor.shape, form, digest]
+            if coarser(other.form, tensor.form) == form
+        ]
+        if alike:
+            other, form = min(alike, key=lambda match: (match[0].thing != tensor.thing, match[0].dtype != tensor.dtype))
+            cast = form if other.dtype != tensor.dtype else ""
+            copied = Copied(other.thing, tensor.thing, tensor.values, cast, seen.says_something)
+            found.append((other, tensor, copied))
+    return found
+
+
+def _counted(matches: Sequence[Match], sides: Sequence[Side]) -> list[Copied]:
+    """What may count. A buffer never does; nor does a single tensor of which neither model tells the role.
+
+    Names that say nothing of a weight, in both models, count only if together they are most of the model: no seed of a
+    library fills that.
+    """
+    standings = [_standing(match, sides) for match in matches]
+    weighed = [(copied, standing) for (_, _, copied), standing in zip(matches, standings, strict=True) if copied.counts]
+    without_role = [(copied, standing) for copied, standing in weighed if Standing.BUFFER < standing < Standing.LEARNED]
+    nameless = sum(copied.values for copied, standing in without_role if standing is Standing.NAMELESS)
+    accepted = {Standing.LEARNED}
     if len(without_role) >= FEWEST_WITHOUT_ROLE:
-        return copied
-    return [replace(copy, counts=copy.counts and copy not in without_role) for copy in copied]
+        accepted |= {Standing.NAMED}
+        if 2 * nameless > max(_looked_at(side) for side in sides):
+            accepted |= {Standing.NAMELESS}
+    return [
+        replace(copied, counts=copied.counts and standing in accepted)
+        for (_, _, copied), standing in zip(matches, standings, strict=True)
+    ]
+
+
+def _standing(match: Match, sides: Sequence[Side]) -> Standing:
+    """What either model knows of the tensor, unless one knows it for a buffer."""
+    mine, theirs = sides[0].standing(match[0]), sides[1].standing(match[1])
+    return max(mine, theirs) if Standing.BUFFER not in (mine, theirs) else Standing.BUFFER
+
+
+def _looked_at(side: Side) -> int:
+    return sum(tensor.values for tensor in side.tensors)
+
+
+def in_place(a: Fingerprints, b: Fingerprints) -> int:
+    """Numbers that are the same to the byte and in their place; a tensor without a role may stand in any place.
+
+    Each tensor meets one other at most. Of the rest with equal bytes, tensors in two different places do not meet: so
+    as many pairs are found as the smaller side has, and no more than there are tensors without a place.
+    """
+    same = {tensor for tensor in b if tensor in a and _bytes(tensor, a) == _bytes(tensor, b)}
+    rest = [[(_bytes(t, side), isinstance(t.thing, Slot)) for t in side if t not in same] for side in (a, b)]
+    sizes = {_bytes(tensor, b): tensor.values for tensor in b}
+    total = [Counter(key for key, _ in side) for side in rest]
+    free = Counter(key for side in rest for key, has_place in side if not has_place)
+    pairs = {key: min(total[0][key], total[1][key], free[key]) for key in total[0].keys() & total[1].keys()}
+    return sum(t.values for t in same if _is_exact(t)) + sum(
+        sizes[key] * count for key, count in pairs.items() if key[1] != "F64"
+    )
+
+
+Bytes = tuple[tuple[int, ...], str, str]
+
+
+def _bytes(tensor: Tensor, seen: Fingerprints) -> Bytes:
+    return tensor.shape, tensor.dtype, seen[tensor].hashes.get(tensor.form, "")
+
+
+def _is_exact(tensor: Tensor) -> bool:
+    """Numbers of eight bytes are read as numbers of four."""
+    return tensor.dtype != "F64"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Literal
 
 import msgspec
@@ -56,7 +57,7 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Party(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the two models, as it was when it was read."""
+    """One of the two models, as it was when it was read. `weights` names the files that hold its tensors."""
 
     id: str
     revision: str | None
@@ -66,6 +67,7 @@ class Party(msgspec.Struct, frozen=True, kw_only=True):
     hidden: int | None
     vocabulary: int | None
     files: tuple[FileFact, ...]
+    weights: tuple[str, ...] = ()
     claims: Claims = Claims()
 
 
@@ -165,7 +167,7 @@ class Beside(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """The result. All views are functions of it."""
+    """The result. All views are functions of it. `sha256` seals the rest: see `seal`."""
 
     schema: str = "modelkin.comparison/1"
     modelkin: str
@@ -184,3 +186,17 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     rows: KeptRows | None = None
     reads: Reads = Reads()
     cost: Cost
+    sha256: str = ""
+
+
+def seal(comparison: Comparison) -> str:
+    """sha256 of everything but the seal itself: JSON without spaces, keys in the order of the alphabet.
+
+    Shows damage and careless edits; who alters a record on purpose can compute another.
+    """
+    body = msgspec.json.encode(msgspec.structs.replace(comparison, sha256=""), order="sorted")
+    return sha256(body).hexdigest()
+
+
+def sealed(comparison: Comparison) -> Comparison:
+    return msgspec.structs.replace(comparison, sha256=seal(comparison))

@@ -33,6 +33,8 @@ LABELS = {
     "experts": "experts",
     "pooled-rows": "MLP rows together",
     "every-neuron": "every MLP neuron",
+    "gauge": "rearrangement",
+    "coverage": "what was compared",
 }
 P_NOTE = (
     "p: how often strangers show as much. It counts from 1e-6 down, after division among the questions; what does not "
@@ -195,9 +197,19 @@ def _layer_map(comparison: Comparison) -> Iterable[RenderableType]:
     pairs = comparison.verdict.layer_map
     if not pairs or (comparison.a.layers == comparison.b.layers and all(a == b for b, a in pairs)):
         return ()
-    lines = [_run_text(run) for run in _runs(pairs)] + _left_over(pairs, comparison.a.layers)
+    again = _again(comparison, pairs)
+    lines = [_run_text(run) for run in _runs(pairs)]
+    lines += [f"{_run_text(run)} as well" for run in _runs(again)]
+    lines += _left_over([*pairs, *again], comparison.a.layers)
     rest = len(lines) - SHOWN_RUNS
     return _bullets("How the layers match", [*lines[:SHOWN_RUNS], *_more(rest)])
+
+
+def _again(comparison: Comparison, pairs: Sequence[Pair]) -> list[Pair]:
+    """Further layers of a that match a layer of b, where a repeats layers: they stand in the answer alone."""
+    answers = [a for a in comparison.answers if isinstance(a, Evidence) and a.question == "layer-map"]
+    found = [(finding.b, finding.a) for answer in answers for finding in answer.per_layer if finding.a]
+    return [pair for pair in found if pair not in pairs]
 
 
 def _left_over(pairs: Sequence[Pair], layers: int | None) -> list[str]:

@@ -75,18 +75,23 @@ def _slopes(study: Study) -> Picture:
     whole = named(study, "slopes")
     table = msgspec.structs.replace(whole, rows=tuple(row for row in whole.rows if None not in row))
     figure, panels = page(3, room=Room(left=0.16, across=0.1), sharey=True)
-    known = where(table, quantity="scale")
-    names = [f"{model}, {role}" for model, role in zip(texts(known, "model"), texts(known, "role"), strict=True)]
-    for panel, ((quantity,), rows), place in zip(panels, grouped(table, "quantity"), range(3), strict=True):
+    names = list(dict.fromkeys(_whose(table)))  # one line each, whichever of the three has a slope
+    for place, (panel, quantity) in enumerate(zip(panels, distinct(whole, "quantity"), strict=True)):
+        rows = where(table, quantity=quantity)
+        lines = [names.index(name) for name in _whose(rows)]
         middle, low, high = (numbers(rows, column) for column in ("growth", "growth_low", "growth_high"))
         style: dict[str, Any] = {"color": COLOURS[place], "marker": MARKERS[place], "ls": "", "capsize": 4}
-        panel.errorbar(middle, np.arange(len(names)), xerr=[middle - low, high - middle], **style)
+        panel.errorbar(middle, lines, xerr=[middle - low, high - middle], **style)
         panel.axvline(1, color=NULL_COLOUR, lw=1.2)
         panel.set(xscale="log", xlabel="growth from first to last layer", title=quantity.replace("_", " "))
         plain_ticks(panel, np.concatenate([low, high]))
     panels[0].set_yticks(np.arange(len(names)), names)
     panels[0].invert_yaxis()
     return Picture("gain-scale-slopes", table.title, f"{table.caption} Grey: no growth.", figure, (table,))
+
+
+def _whose(table: Table) -> list[str]:
+    return [f"{model}, {role}" for model, role in zip(texts(table, "model"), texts(table, "role"), strict=True)]
 
 
 def precision(study: Study) -> Iterator[Picture]:

@@ -88,7 +88,7 @@ def _controls(table: Table) -> Picture:
     left.invert_yaxis()
     left.set_title("What the argument looks at")
     left.legend(loc="upper right", fontsize=12)
-    most = int(numbers(table, "of").max())
+    most = int(np.nanmax(numbers(table, "of")))
     right.axvline(1, color=NULL_COLOUR, lw=1.5)
     right.set(xscale="symlog", xlabel=f"hidden axes that find themselves, of {most} (grey: strangers, 1 on average)")
     ticks = [0, 1, *(tick for tick in (3, 10, 30, 100, 300, 1000) if tick <= most)]

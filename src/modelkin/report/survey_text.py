@@ -65,23 +65,18 @@ def _models(survey: Survey) -> RenderableType:
             model.id,
         )
         grid.add_row(*(Text(plain(cell)) for cell in cells))
-    if len(survey.models) > SHOWN_MODELS:
-        grid.add_row(f"… and {len(survey.models) - SHOWN_MODELS} more")
+    rest = len(survey.models) - SHOWN_MODELS
+    more = [Text(f"… and {rest} more models")] if rest > 0 else []
     ids = [model.id for model in survey.models]
     twice = [name for name in dict.fromkeys(ids) if ids.count(name) > 1]
     said = [Text(plain(f"given more than once: {', '.join(twice)}"))] if twice else []
-    return Padding(Group(grid, *said), (1, 0, 1, 0))
+    return Padding(Group(grid, *more, *said), (1, 0, 1, 0))
 
 
 def _pairs(survey: Survey) -> Iterable[RenderableType]:
     found = {table.name: table for table in survey.tables}
     if "layer-pairs" not in found or not found["layer-pairs"].rows:
-        reason = (
-            "one model alone: what it is like inside is in the tables"
-            if len(survey.models) < 2
-            else "none of one width"
-        )
-        yield Text(f"Pairs: {reason}.\n")
+        yield Text(plain(f"Pairs: {_why_no_pairs(survey)}.\n"))
         return
     columns = ("pair", "role", "cosine", "off", "expected", "Pearson", "off", "p", "best shift", "known")
     right = columns[2:-1]
@@ -89,13 +84,29 @@ def _pairs(survey: Survey) -> Iterable[RenderableType]:
     grid = _grid(title, [(name, "right" if name in right else "left") for name in columns])
     rows = _records(found["layer-pairs"])
     pearson = {(row["a"], row["b"], row["role"]): row for row in rows if row["metric"] == "pearson"}
-    cosines = [row for row in rows if row["metric"] == "cosine"]
+    cosines = _by_pair([row for row in rows if row["metric"] == "cosine"])
     for row in cosines[:SHOWN_PAIRS]:
         grid.add_row(*_pair_cells(row, pearson[row["a"], row["b"], row["role"]], _expected(found["curves"], row)))
-    if len(cosines) > SHOWN_PAIRS:
-        grid.add_row(f"… and {len(cosines) - SHOWN_PAIRS} more, in layer-pairs.csv")
+    rest = len(cosines) - SHOWN_PAIRS
+    more = [Text(f"… and {rest} more, in layer-pairs.csv")] if rest > 0 else []  # no cell: its column is narrow
     strangers = "Between strangers: cosine = expected, Pearson 0, p anywhere between 0 and 1. p is of the mean Pearson."
-    yield Padding(Group(grid, Text(strangers, style="dim")), (0, 0, 1, 0))
+    yield Padding(Group(grid, *more, Text(strangers, style="dim")), (0, 0, 1, 0))
+
+
+def _why_no_pairs(survey: Survey) -> str:
+    if len(survey.models) < 2:
+        return "one model alone: what it is like inside is in the tables"
+    if any(table.name == "gains" for table in survey.tables):
+        return "none of one width"
+    tables = ", ".join(table.name for table in survey.tables if table.name not in ("models", "reference"))
+    found = f"; what was measured is in the tables {tables}" if tables else ""
+    return f"none of the roles asked for ({', '.join(survey.roles)}) is one vector a layer{found}"
+
+
+def _by_pair(rows: Sequence[Row]) -> list[Row]:
+    """All roles of a pair together, pairs in the order of their first role."""
+    pairs = list(dict.fromkeys((row["a"], row["b"]) for row in rows))
+    return sorted(rows, key=lambda row: pairs.index((row["a"], row["b"])))
 
 
 def _pair_cells(cosine: Row, pearson: Row, expected: float | None) -> list[Text]:

@@ -112,7 +112,7 @@ class RangeCache:
         self.path = path
         self.cap = cap if path is not None else min(cap, MEMORY_CAP)
         self._lock = threading.Lock()
-        self._sound: set[int] = set()
+        self._sound: set[tuple[int, int]] = set()
         self._read_only = path is not None and path.exists() and not _writable(path)
         with self._explained():
             self._db = self._connected()
@@ -166,27 +166,31 @@ class RangeCache:
         with self._explained(), self._lock:
             for extent in extents:
                 row = self._db.execute(
-                    "SELECT rowid, used, substr(body, ? - start + 1, ?) FROM extents WHERE repository = ?"
+                    "SELECT rowid, crc, used, substr(body, ? - start + 1, ?) FROM extents WHERE repository = ?"
                     " AND revision = ? AND file = ? AND start <= ? AND stop >= ? LIMIT 1",
                     (extent.start, extent.size, repository, revision, extent.file, extent.start, extent.stop),
                 ).fetchone()
-                if row is None or not self._is_sound(row[0]):
+                if row is None or not self._is_sound(row[0], row[1]):
                     continue
-                found[extent] = row[2]
-                if row[1] < now - TOUCH_AFTER and not self._read_only:
+                found[extent] = row[3]
+                if row[2] < now - TOUCH_AFTER and not self._read_only:
                     touched.append(row[0])
             self._db.executemany("UPDATE extents SET used = ? WHERE rowid = ?", [(now, rowid) for rowid in touched])
         return found
 
-    def _is_sound(self, rowid: int) -> bool:
-        """Whether a body is as it was written; looked at once. One that is not is forgotten, and fetched again."""
-        if rowid not in self._sound:
-            crc, body = self._db.execute("SELECT crc, body FROM extents WHERE rowid = ?", (rowid,)).fetchone()
-            if crc32(body) == crc:
-                self._sound.add(rowid)
-            elif not self._read_only:
-                self._db.execute("DELETE FROM extents WHERE rowid = ?", (rowid,))
-        return rowid in self._sound
+    def _is_sound(self, rowid: int, crc: int) -> bool:
+        """Whether a body is as it was written; looked at once. One that is not is forgotten, and fetched again.
+
+        Another process may have evicted the row since it was found, and a new one may have taken its number.
+        """
+        key = rowid, crc
+        if key not in self._sound:
+            row = self._db.execute("SELECT body FROM extents WHERE rowid = ? AND crc = ?", key).fetchone()
+            if row is not None and crc32(row[0]) == crc:
+                self._sound.add(key)
+            elif row is not None and not self._read_only:
+                self._db.execute("DELETE FROM extents WHERE rowid = ? AND crc = ?", key)
+        return key in self._sound
 
     def put(self, repository: str, revision: str, bodies: Iterable[tuple[Extent, bytes | memoryview]]) -> None:
         now = time.time()
@@ -205,11 +209,11 @@ class RangeCache:
         """A body kept under a name of its own, such as a file listing."""
         with self._explained(), self._lock:
             row = self._db.execute(
-                "SELECT rowid, body FROM extents"
+                "SELECT rowid, crc, body FROM extents"
                 " WHERE repository = ? AND revision = ? AND file = ? AND start = 0 LIMIT 1",
                 (repository, revision, name),
             ).fetchone()
-            return bytes(row[1]) if row is not None and self._is_sound(row[0]) else None
+            return bytes(row[2]) if row is not None and self._is_sound(row[0], row[1]) else None
 
     def ref(self, repository: str, name: str) -> str | None:
         """The commit that a branch or tag pointed to when it was last resolved."""

@@ -7,7 +7,7 @@ import mmap
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -47,14 +47,31 @@ class LocalSource:
         chosen = [fact for fact in self._facts.values() if largest is None or fact.size <= largest]
         total = sum(fact.size for fact in chosen)
         done = 0
+
+        def count(read: int) -> None:
+            nonlocal done
+            done += read
+            progress("hashing", done, total)
+
         for fact in chosen:
-            digest = hashlib.sha256()
             with suppress(NotFound):  # a file that may not be read keeps no hash; whoever needs it will hear why
-                for start in range(0, fact.size, HASH_BLOCK):
-                    digest.update(self._read(Extent(fact.name, start, min(start + HASH_BLOCK, fact.size)), "hash"))
-                    done += min(HASH_BLOCK, fact.size - start)
-                    progress("hashing", done, total)
-                self._facts[fact.name] = FileFact(fact.name, fact.size, digest.hexdigest())
+                self.know_hash(fact.name, self.hash_file(fact.name, count))
+
+    def hash_file(self, name: str, count: Callable[[int], None]) -> str:
+        """sha256 of one file; `count` hears of every block how long it was."""
+        digest, size = hashlib.sha256(), self._facts[name].size
+        for start in range(0, size, HASH_BLOCK):
+            block = self._read(Extent(name, start, min(start + HASH_BLOCK, size)), "hash")
+            digest.update(block)
+            count(len(block))
+        return digest.hexdigest()
+
+    def know_hash(self, name: str, sha256: str) -> None:
+        self._facts[name] = FileFact(name, self._facts[name].size, sha256)
+
+    def place(self, name: str) -> Path:
+        """Where a file lies on disk."""
+        return self._root / name
 
     def close(self) -> None:
         """Forget the maps; pages still referenced by arrays live on until those are gone."""

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from modelkin.stats.arrays import rank_scores
-from modelkin.stats.checks import hidden_autocorrelation, importance_order
+from modelkin.stats.checks import hidden_autocorrelation, importance_order, index_meaning
 from modelkin.stats.conformal import Conformal, conformal
 from modelkin.stats.intervals import Interval, PairRate, clopper_pearson, pair_rate, upper_bound, wilson
-from modelkin.stats.layers import Layers, NeuronLayers, neurons_over_layers, over_layers, total_fixed_points
+from modelkin.stats.layers import (
+    Layers,
+    NeuronLayers,
+    neurons_over_layers,
+    over_layers,
+    surest_fixed_points,
+    total_fixed_points,
+)
 from modelkin.stats.multiplicity import Budget, fisher, holm
 from modelkin.stats.pair_swap import pair_swap_axes
 from modelkin.stats.permutation import JointPermutation, LayerOffset, joint_permutation, layer_offset
-from modelkin.stats.rencontres import e_value, log_e_mixture, log_e_value, log_rencontres_tail, log_total_tail
+from modelkin.stats.rencontres import (
+    e_value,
+    log_chosen_tail,
+    log_e_mixture,
+    log_e_value,
+    log_rencontres_tail,
+    log_total_tail,
+)
 from modelkin.stats.roll_call import Neurons, RollCall, better_of, hidden_axes, neurons, roll_call
 from modelkin.stats.rows import PooledRows, pooled_rows, smallest_detectable, smallest_detectable_exactly
 
@@ -35,8 +49,10 @@ __all__ = [
     "hidden_axes",
     "holm",
     "importance_order",
+    "index_meaning",
     "joint_permutation",
     "layer_offset",
+    "log_chosen_tail",
     "log_e_mixture",
     "log_e_value",
     "log_rencontres_tail",
@@ -51,6 +67,7 @@ __all__ = [
     "roll_call",
     "smallest_detectable",
     "smallest_detectable_exactly",
+    "surest_fixed_points",
     "total_fixed_points",
     "upper_bound",
     "wilson",

@@ -10,13 +10,15 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from modelkin.records import Null, Significance
-from modelkin.stats.arrays import Floats, average_ranks, finite, rank_scores, unit_rows
+from modelkin.stats.arrays import Floats, Indices, average_ranks, finite, rank_scores, unit_rows
 from modelkin.stats.montecarlo import kept, stopped_pvalue
 
 MOST_DRAWS = 9999  # p < 1e-3 must be well within reach
+INDEX_DRAWS, INDEX_ROWS = 1999, 64  # p < 1e-3 within reach; rows of a set that are looked at
+REPEATED = 0.3  # median correlation of rows at equal index from which two sets of one model count as copies
 
 
 def hidden_autocorrelation(vectors: ArrayLike, rng: np.random.Generator, most: int = MOST_DRAWS) -> Significance:
@@ -61,6 +63,62 @@ def importance_order(layers: Sequence[ArrayLike], rng: np.random.Generator, most
     text = f"rank correlation of row norm and index, mean of {len(alive)} layers, rows permuted"
     size = sum(values.size for values in alive)
     return _judged(statistic(ranks), lambda: statistic([rng.permutation(side) for side in ranks]), most, text, size)
+
+
+def index_meaning(sets: Sequence[ArrayLike], rng: np.random.Generator, most: int = INDEX_DRAWS) -> Significance:
+    """Do rows at equal index of different sets of one model know each other?  [(n, p), …], a set a layer or a head.
+
+    Where training alone filled them they do not. Where a formula fixes what an index reads (bands, blocks, masks, an
+    identity to start from) they do. For every two sets: how far the correlation at equal index, as it is and squared,
+    lies above that of rows in any order, in standard deviations. Squared too, for what has its inputs in common need
+    not weigh them with equal signs. The statistic is the larger of the two medians over all pairs of sets; its null
+    permutes the rows of every set. Layers that were repeated are a minority of the pairs, and are left out; where most
+    pairs are that much alike nobody can tell copies from a formula.
+    """
+    units = _of_one_shape(sets)
+    pairs = [(i, j) for j in range(len(units)) for i in range(j)]
+    if not pairs or units.shape[1] < 2:
+        return _nothing("fewer than two sets of rows of one shape", 0)
+    tables = np.array([units[i] @ units[j].T for i, j in pairs], dtype=np.float64)
+    alike = np.median(np.diagonal(tables, axis1=1, axis2=2), axis=1) > REPEATED
+    if np.count_nonzero(alike) < len(pairs) / 2:
+        tables, pairs = tables[~alike], [pair for pair, same in zip(pairs, alike, strict=True) if not same]
+    scores = np.stack([_scored(tables), _scored(tables**2)])
+    first, second = np.array(pairs).T
+    places = np.arange(len(pairs))[:, None]
+
+    def statistic(orders: Indices) -> float:
+        return float(np.max(np.median(scores[:, places, orders[first], orders[second]].sum(axis=2), axis=1)))
+
+    plain: Indices = np.tile(np.arange(units.shape[1]), (len(units), 1))
+    observed = statistic(plain)
+    p, draws = stopped_pvalue(observed, lambda: statistic(rng.permuted(plain, axis=1)), most)
+    text = f"likeness of rows at equal index in {len(pairs)} pairs of sets, rows permuted: {len(draws)} draws"
+    null = Null(text, kept(draws))
+    return Significance(statistic=observed, log10_pvalue=math.log10(p), null=null, n=units.shape[1], exact=False)
+
+
+def _of_one_shape(sets: Sequence[ArrayLike]) -> NDArray[np.float32]:
+    """The sets as unit rows, as many of each as the smallest has, of the width of the first.  -> (sets, n, p).
+
+    Indices at which a set has a row without variance go: where neurons were left empty says nothing of the others.
+    """
+    rows = [finite(array, 2, "rows") for array in sets]
+    alike = [array for array in rows if array.shape[1] == rows[0].shape[1]]
+    if len(alike) < 2:
+        return np.zeros((len(alike), 0, 0), np.float32)
+    count = min(len(array) for array in alike)
+    units = np.array([unit_rows(array[:count]) for array in alike], dtype=np.float32)
+    return units[:, np.any(units != 0, axis=2).all(axis=0)][:, :INDEX_ROWS]
+
+
+def _scored(tables: Floats) -> Floats:
+    """Such that the sum over a diagonal has mean 0 and variance 1 when rows are permuted.  (pairs, n, n) twice."""
+    count = tables.shape[1]
+    whole = tables.mean(axis=(1, 2), keepdims=True)
+    centred = tables - tables.mean(axis=1, keepdims=True) - tables.mean(axis=2, keepdims=True) + whole
+    spread = np.sqrt(np.sum(centred**2, axis=(1, 2), keepdims=True) / (count - 1))
+    return np.asarray(np.divide(centred, spread, out=np.zeros_like(centred), where=spread > 0))
 
 
 def _judged(observed: float, draw: Callable[[], float], most: int, text: str, n: int) -> Significance:

@@ -24,7 +24,7 @@ from functools import lru_cache
 from modelkin.records import Null, Significance
 from modelkin.stats.arrays import LN10
 from modelkin.stats.multiplicity import fisher
-from modelkin.stats.rencontres import even_quantiles, log_e_value, log_total_tail, total_law
+from modelkin.stats.rencontres import even_quantiles, log_chosen_tail, log_e_value, log_total_tail, total_law
 from modelkin.stats.roll_call import Neurons, RollCall, better_of
 
 
@@ -82,6 +82,22 @@ def total_fixed_points(counts: Sequence[int], sizes: Sequence[int]) -> Significa
         n=sum(asked),
         exact=True,
         log10_evalue=math.fsum(log_e_value(k) for k in counts) / LN10,
+    )
+
+
+def surest_fixed_points(count: int, chosen: int, share: float) -> Significance:
+    """Fixed points among those who were surest of their choice: `chosen` of all, `share` of them by chance.
+
+    Where a few were taken as they are, they are as sure as can be, while the ones that find themselves by chance are
+    anywhere.
+    """
+    text = f"of the {chosen} surest, {share:.2g} find themselves on average; k or more with a chance below that^k/k!"
+    return Significance(
+        statistic=float(count),
+        log10_pvalue=log_chosen_tail(share, count) / LN10,
+        null=Null(text),
+        n=chosen,
+        exact=True,
     )
 
 

@@ -57,6 +57,20 @@ def log_total_tail(sizes: Sequence[int], k: int) -> float:
     return min(0.0, log_sum(terms) + log_norm)
 
 
+def log_chosen_tail(share: float, k: int) -> float:
+    """ln of a bound on P(K ≥ k), K the fixed points among chosen places of independent uniform permutations.
+
+    Of n places m are chosen, by anything but the numbers under test; `share` is Σ m/n. For one permutation
+    E[C(K, k)] = C(m, k) (n-k)!/n! ≤ (m/n)^k / k!, as for a Poisson variable of mean m/n, and so for the sum: therefore
+    P(K ≥ k) ≤ share^k / k!. With all places chosen that is the 1/k! of one permutation.
+    """
+    if share < 0 or k != int(k):
+        raise ValueError(f"a share must not be negative and counts be whole, found {share} and {k}")
+    if k <= 0:
+        return 0.0
+    return min(0.0, k * math.log(share) - math.lgamma(k + 1)) if share else -math.inf
+
+
 def log_rencontres_law(n: int) -> Floats:
     """ln P(K = j) for j = 0 … n; -inf at n - 1, which no permutation has."""
     _check_counts(n, 0)

@@ -46,7 +46,7 @@ class Control:
     argument: Argument
     reverse: Argument
     known: str
-    axes: Axes
+    axes: Axes | None
 
     def sigmas(self) -> list[float]:
         return [sigma for it in (self.argument, self.reverse) if (sigma := it.sigma()) is not None]
@@ -72,6 +72,7 @@ def study(settings: Settings) -> Study:
     strangers = [sigma for control in controls if control.known == "independent" for sigma in control.sigmas()]
     pinned = a.pinned or b.pinned
     pattern = _untested(f"the hidden axes may not be renumbered: {pinned}") if pinned else _pattern_steps(found)
+    passed_over = _without_length(a, b)
     replays = (
         ("published", published, [*_cosine_steps(published), _published_control(), *_untested(NO_WEIGHTS)]),
         ("asked", asked, [*_cosine_steps(asked), _control_step(asked, strangers), *pattern]),
@@ -85,7 +86,7 @@ def study(settings: Settings) -> Study:
         modelkin=__version__,
         name="claim",
         title="The 182 sigma argument, step by step",
-        text=_text(replays[0][2], replays[1][2], published, asked),
+        text=_text(replays[0][2], replays[1][2], published, asked) + passed_over,
         seed=settings.seed,
         tables=tables,
         seconds=time.perf_counter() - began,
@@ -151,10 +152,14 @@ def _dealt(it: Argument) -> Step:
     p = four_against_four(over, under)
     least = four_against_four([1.0] * len(over), [0.0] * len(under))
     says = (
-        f"{len(over)} numbers against {len(under)} can never give p below {least:.4f}, however many sigma apart; "
-        "sigma here is Cohen's d, a size, and no test"
+        f"{len(over)} numbers against {len(under)} can never give p below {least:.4f}, however many sigma apart, so "
+        f"that this step {_never(least)}; sigma here is Cohen's d, a size, and no test"
     )
     return Step("sigma read as a probability", LEVEL, p, p <= LEVEL, says)
+
+
+def _never(least: float) -> str:
+    return f"cannot stand at {LEVEL:g}, not even between copies" if least > LEVEL else f"can stand at {LEVEL:g}"
 
 
 def _means(it: Argument) -> Step:
@@ -190,7 +195,21 @@ def _untested(reason: str) -> list[Step]:
     return [Step(name, None, None, None, reason) for name in ("joint permutation", "roll call")]
 
 
-def _pattern_steps(found: Axes) -> list[Step]:
+def _without_length(*models: ModelGains) -> str:
+    """A sentence about layers that were passed over."""
+    zeros = [
+        f"layer {layer} of {model.label} ({role})"
+        for model in models
+        for role, layers in model.vectors.items()
+        for layer, vector in layers.items()
+        if not vector.any()
+    ]
+    return f" Left out, for all their gains are zero and have no direction: {', '.join(zeros)}." if zeros else ""
+
+
+def _pattern_steps(found: Axes | None) -> list[Step]:
+    if found is None:
+        return _untested("every gain vector of one of the two is constant and has no pattern")
     joint = (
         f"mean rank correlation {found.correlation:.3f} over {found.vectors} gain vectors, 0 between strangers; p by "
         "permuting the hidden axes of all layers together"
@@ -221,7 +240,8 @@ def _step_table(replays: Sequence[Replay]) -> Table:
         "rests on there, `found` what it becomes. A step stands if the cosine across models stays above what it is "
         f"held against, if at least {LEFT:.0%} of the sigma or of the distance to 1 is left, if sigma is above that "
         f"of every control, or if p is at most {LEVEL:g} "
-        f"({CONVICTS:g} for the roll call).",
+        f"({CONVICTS:g} for the roll call). Sigma read as a probability can never stand, for the argument has too few "
+        "numbers: it fails for true copies too, and counts for nothing in either direction.",
         strangers="between strangers no step has to stand: cosines are as high as means and standard deviations make "
         f"them, p is above {LEVEL:g} but once in {1 / LEVEL:.0f}, and one hidden axis finds itself",
         columns=("which", "pair", "step", "name", "claimed", "found", "stands", "says"),
@@ -252,7 +272,7 @@ def _cell_table(*arguments: Argument) -> Table:
     )
 
 
-def _control_table(controls: Sequence[Control], asked: Argument, reverse: Argument, found: Axes) -> Table:
+def _control_table(controls: Sequence[Control], asked: Argument, reverse: Argument, found: Axes | None) -> Table:
     rows = [_control_row(it.argument, it.reverse.sigma(), it.known, it.axes) for it in controls]
     return Table(
         name="controls",
@@ -280,9 +300,11 @@ def _control_table(controls: Sequence[Control], asked: Argument, reverse: Argume
     )
 
 
-def _control_row(it: Argument, reverse: float | None, known: str, found: Axes) -> tuple[Value, ...]:
-    cosines = (it.mean(ACROSS), it.mean(ACROSS, expected=True), it.sigma(), reverse)
-    return (it.a, it.b, known, *cosines, found.correlation, found.joint_p, found.fixed, found.n, found.log10_p)
+def _control_row(it: Argument, reverse: float | None, known: str, found: Axes | None) -> tuple[Value, ...]:
+    head = (it.a, it.b, known, it.mean(ACROSS), it.mean(ACROSS, expected=True), it.sigma(), reverse)
+    if found is None:
+        return (*head, None, None, None, None, None)
+    return (*head, found.correlation, found.joint_p, found.fixed, found.n, found.log10_p)
 
 
 def _text(published: Sequence[Step], asked: Sequence[Step], claim: Argument, it: Argument) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -119,8 +119,11 @@ def argument(a: ModelGains, b: ModelGains) -> Argument:
     return Argument(a.label, b.label, tuple(cells))
 
 
-def axes(a: ModelGains, b: ModelGains, rng: np.random.Generator) -> Axes:
-    """All gains that both have, in facing layers, at once: the hidden axes are one index set for the whole model."""
+def axes(a: ModelGains, b: ModelGains, rng: np.random.Generator) -> Axes | None:
+    """All gains that both have, in facing layers, at once: the hidden axes are one index set for the whole model.
+
+    A constant vector has no pattern and is left out; none where nothing else is there.
+    """
     beside = facing(a.layers, b.layers)
     places = [
         (role, x, y)
@@ -128,7 +131,10 @@ def axes(a: ModelGains, b: ModelGains, rng: np.random.Generator) -> Axes:
         if role in b.vectors
         for x, y in beside
         if x in a.vectors[role] and y in b.vectors[role]
+        if np.ptp(a.vectors[role][x]) and np.ptp(b.vectors[role][y])
     ]
+    if not places:
+        return None
     left = np.array([a.vectors[role][x] for role, x, _ in places])
     right = np.array([b.vectors[role][y] for role, _, y in places])
     joint, call = joint_permutation(left, right, rng), hidden_axes(left, right, rng)
@@ -146,15 +152,21 @@ def four_against_four(over: Sequence[float], under: Sequence[float]) -> float:
 
 
 def _role_and_layers(a: ModelGains, b: ModelGains) -> tuple[Role, list[tuple[str, str]]]:
+    """The first norm that enough facing layers have, without layers of zeros: these have no cosine."""
     if a.width != b.width:
         raise NothingComparable(f"the argument needs models of one width, found {a.width} and {b.width}", where=b.label)
     for role in a.vectors:
-        beside = [
-            (x, y) for x, y in facing(a.layers, b.layers) if x in a.vectors[role] and y in b.vectors.get(role, {})
-        ]
+        mine, theirs = (_with_length(model.vectors.get(role, {})) for model in (a, b))
+        beside = [(x, y) for x, y in facing(a.layers, b.layers) if x in mine and y in theirs]
         if len(beside) > FEWEST:
             return role, beside
-    raise NothingComparable(f"the argument needs one norm in more than {FEWEST} facing layers", where=b.label)
+    raise NothingComparable(
+        f"the argument needs one norm in more than {FEWEST} facing layers, not counting layers of zeros", where=b.label
+    )
+
+
+def _with_length(layers: Mapping[str, Floats]) -> set[str]:
+    return {layer for layer, vector in layers.items() if vector.any()}
 
 
 def _spread(count: int, wanted: int) -> list[int]:

@@ -212,7 +212,7 @@ def _lengths(table: Table) -> list[float]:
 def _counted(slopes: Table, quantity: str) -> str:
     factors, low, high = (numbers(slopes, name, quantity=quantity) for name in ("growth", "growth_low", "growth_high"))
     if not factors:
-        return f"{WORDS[quantity]} has no slope: too few layers."
+        return f"{WORDS[quantity]} has no slope: too few layers, or layers without any."
     up, down = sum(value > 1 for value in low), sum(value < 1 for value in high)
     return (
         f"{WORDS[quantity]} grows with depth in {up} and shrinks in {down} of {len(factors)} cases beyond the interval "

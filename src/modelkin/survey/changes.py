@@ -3,7 +3,8 @@
 The four answers, by a rule that is printed with them:
     frozen    every stored value is equal, in one format
     cast      the values of one are those of the other written into another number format: equal but for the format,
-              or rounded to one that holds fewer digits, or cut off where the other was rounded
+              or rounded to, or cut off at, a format of fewer digits than the other's values need. Two tensors whose
+              values need the same digits are no cast of each other, however small and regular their differences
     trained   correlated above one half, and neither of these
     unlike    not correlated above one half: no change of one into the other that values could show
 """
@@ -19,7 +20,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from modelkin.metrics import Unmeasurable, centred_cosine_similarity, mean_abs_distance, spearman_similarity
+from modelkin.metrics import Unmeasurable, mean_abs_distance, spearman_similarity
 from modelkin.records import Role, Table
 from modelkin.records.survey import Value
 from modelkin.survey.reading import Collected
@@ -42,7 +43,7 @@ FORMATS: Mapping[str, tuple[Any, Any]] = {
 }
 NARROW: tuple[Any, ...] = (ml_dtypes.bfloat16, np.float16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2)
 RELATED = 0.5  # correlation; strangers lie near 0 and derived tensors near 1
-ONE_WAY = 20  # changes that all go towards zero: by chance once in a million
+FIRST_LOOK = 64  # values that settle most questions of a cast
 DISTINCT = 1000  # values that a tensor must have for its bytes to say anything
 WHOLE_VALUES = 1 << 22  # larger tensors are compared in their windows alone
 BYTES = ("a", "b", "role", "tensors", "equal", "counted", "why_not_counted")
@@ -101,10 +102,18 @@ def _completed(collected: Collected, entries: Sequence[Row | Beside]) -> list[Ro
 
 def alike(x: Numbers, y: Numbers) -> bool:
     """Equal, or correlated above one half."""
-    try:
-        return bool(np.array_equal(x, y)) or centred_cosine_similarity(x, y) > RELATED
-    except Unmeasurable:
-        return False
+    if np.array_equal(x, y):
+        return True
+    left, right = _centred(x), _centred(y)
+    return bool(left @ right > RELATED * np.linalg.norm(left) * np.linalg.norm(right))
+
+
+def _centred(values: Numbers) -> NDArray[np.float64]:
+    """From one of the values first: a constant one becomes zero to the last bit."""
+    moved = values.reshape(-1).astype(np.float64)
+    moved -= moved[0]
+    moved -= moved.mean()
+    return moved
 
 
 def _read(collected: Collected, pairs: Sequence[Beside]) -> list[Read]:
@@ -185,7 +194,7 @@ def _change_row(one: Read) -> Row:
     in_ulps, median = _in_ulps(taken)
     updates = [smallest_update(one.x, dtype) for dtype in {dtype_a, dtype_b} if dtype in FORMATS]
     smallest = [update for update in updates if math.isfinite(update)]  # the last number of a format has no next one
-    told = answer(one.x, one.y, one.pair.dtypes, steps)
+    told = answer(one.x, one.y, one.pair.dtypes)
     shift = mean_abs_distance(one.x, one.y)
     return (*head, changed / one.x.size, shift, *in_ulps, max(smallest, default=None), told, dtype_a, dtype_b, median)
 
@@ -218,28 +227,38 @@ def smallest_update(values: Numbers, dtype: str) -> float:
     return float(above.astype(np.float64)[0] - middle.astype(np.float64)[0]) / 2
 
 
-def answer(x: Numbers, y: Numbers, dtypes: Sequence[str], steps: Steps | None) -> str:
+def answer(x: Numbers, y: Numbers, dtypes: Sequence[str]) -> str:
     """frozen, cast, trained or unlike: see the top of this file."""
     if np.array_equal(x, y):
         return "frozen" if len(set(dtypes)) == 1 else "cast"
     if not alike(x, y):
         return "unlike"
-    if _rounded(x, y) or _rounded(y, x) or (steps is not None and _cut_off(x, steps)):
-        return "cast"
-    return "trained"
+    return "cast" if _coarser(x, y) or _coarser(y, x) else "trained"
 
 
-def _rounded(fine: Numbers, coarse: Numbers) -> bool:
-    """Is one the other in a format of fewer digits?"""
+def _coarser(fine: Numbers, coarse: Numbers) -> bool:
+    """Is one the other in a format of fewer digits, rounded to it or cut off?"""
+    mine, theirs = fine.reshape(-1), coarse.reshape(-1)
     with np.errstate(over="ignore", invalid="ignore"):
-        return any(np.array_equal(fine.astype(narrow).astype(coarse.dtype), coarse) for narrow in NARROW)
+        return any(
+            np.array_equal(written(mine[:FIRST_LOOK], narrow), theirs[:FIRST_LOOK])
+            and np.array_equal(written(mine, narrow), theirs)
+            for narrow in NARROW
+            if np.array_equal(_rounded(theirs[:FIRST_LOOK], narrow), theirs[:FIRST_LOOK])
+            for written in (_rounded, _cut_off)
+        )
 
 
-def _cut_off(x: Numbers, steps: Steps) -> bool:
-    """All changes are one step, and towards zero or away from it: digits cut off in one and rounded in the other."""
-    moved = steps[steps != 0]
-    towards = np.sign(x.reshape(-1)[steps.reshape(-1) != 0]) * np.sign(moved)
-    return moved.size >= ONE_WAY and bool(np.all(np.abs(moved) == 1)) and abs(int(towards.sum())) == moved.size
+def _rounded(values: Numbers, narrow: Any) -> Numbers:
+    return values.astype(narrow).astype(values.dtype)
+
+
+def _cut_off(values: Numbers, narrow: Any) -> Numbers:
+    """The next number of the format towards zero; of sign and magnitude, that is one less in the bits."""
+    near = values.astype(narrow)
+    bits = near.view(np.uint8 if near.dtype.itemsize == 1 else np.uint16)
+    beyond = np.abs(near.astype(values.dtype)) > np.abs(values)
+    return np.asarray((bits - beyond.astype(bits.dtype)).view(narrow).astype(values.dtype))
 
 
 def _changes_table(rows: Sequence[Row]) -> Table:
@@ -249,9 +268,10 @@ def _changes_table(rows: Sequence[Row]) -> Table:
         name="changes",
         title="What became of the values",
         caption=f"{len(rows)} pairs of tensors as stored ({told}), matrices in their windows, of experts one a layer. "
-        "frozen: every value equal in one format; cast: equal but for the format, or rounded to a narrower one, or 20 "
-        "and more changes of one step that all go towards zero (cut off instead of rounded); trained: correlated "
-        "above 0.5 and neither; unlike: the rest. mean_ulps, median_ulps, one_ulp (the share that moved by exactly one "
+        "frozen: every value equal in one format; cast: equal but for the format, or every value of one is that of the "
+        "other rounded to, or cut off at, a format of fewer digits (BF16, F16, F8); trained: correlated above 0.5 and "
+        "neither, so also where every value moved by one step of its own format; unlike: the rest. "
+        "mean_ulps, median_ulps, one_ulp (the share that moved by exactly one "
         "step) and largest_ulps are over changed values, in steps of the format; a value that changes its sign counts "
         "every number between, some thousands. An update below smallest_update, half a step "
         f"at the median value of the first model, is not stored by half of the values. {_confound(rows)}",

@@ -30,8 +30,8 @@ FEWEST_TOKENS = 16
 ROUNDING = 1e-9  # of cosines that are all 1
 TOKEN_COLUMNS = ("a", "b", "token", "id_a", "id_b", "cosine", "cosine_after_alignment", "held_out")
 COLUMNS = (
-    "a", "b", "tokens", "mean", "std", "z", "random_pairs_a", "random_pairs_b", "aligned_train", "aligned_held_out",
-    "aligned_null", "z_renumbered", "p", "directions", "identical_rows",
+    "a", "b", "tokens", "mean", "std", "naive_z", "random_pairs_a", "random_pairs_b", "aligned_train",
+    "aligned_held_out", "aligned_null", "z_renumbered", "p", "directions", "identical_rows",
 )  # fmt: skip
 
 Row = tuple[Value, ...]
@@ -244,13 +244,16 @@ def _embeddings_table(rows: list[Row]) -> Table:
     return Table(
         name="embeddings",
         title="Embeddings of shared tokens",
-        caption=f"{len(rows)} pairs of models, {span} shared tokens each (at most {TOKENS:,} are drawn). z is the mean "
-        "cosine over std/√n, which takes tokens for independent; z_renumbered compares the mean with that of "
+        caption=f"{len(rows)} pairs of models, {span} shared tokens each (at most {TOKENS:,} are drawn). naive_z, the "
+        "mean cosine over std/√n, is no evidence: it takes tokens for independent, which they are not, and grows "
+        "without bound with their number; it stands here because such numbers get published. "
+        "z_renumbered compares the mean with that of "
         "renumbered hidden axes, with exact mean and standard deviation, and p is its normal tail, not shown below "
         f"1e-6. Alignment: rows centred, in their {DIRECTIONS} strongest directions at most, one for every "
         f"{TOKENS_A_DIRECTION} fitted tokens (`directions`), rotated by every second token and judged on the others; "
         "aligned_null is the same with the fitted tokens shuffled.",
-        strangers="mean near 0 and z_renumbered between −2 and 2 in 19 of 20; random_pairs is what two tokens of one "
+        strangers="naive_z anything, tens either way; "
+        "mean near 0 and z_renumbered between −2 and 2 in 19 of 20; random_pairs is what two tokens of one "
         "model have in common; aligned_train is high always; aligned_held_out is well above aligned_null (near 0) "
         "between strangers too: small models trained apart on one text reach 0.4 to 0.7. It is no evidence of descent",
         columns=COLUMNS,

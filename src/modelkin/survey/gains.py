@@ -119,8 +119,9 @@ def difference_pair_table(rows: Sequence[tuple[Value, ...]]) -> Table:
         name="input-minus-post-pairs",
         title="Input minus post gains of two models, correlated in facing layers",
         caption=f"{counted(len(rows), 'pair')} of layers; Pearson's r over all hidden axes; p by renumbering the axes "
-        "of one model, the same for all layers, adjusted for all layers of the pair.",
+        "of one model, the same for all layers, adjusted for all layers of the pair. `layer` is of a and "
+        "faces layer_b.",
         strangers="r is 0 ± 1/√n",
-        columns=("a", "b", "layer", "pearson", "p"),
+        columns=("a", "b", "layer", "pearson", "p", "layer_b"),
         rows=tuple(rows),
     )

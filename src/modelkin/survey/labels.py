@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from modelkin.errors import UsageError
+from modelkin.records import KnownPair
+
+EVERY = "all"  # the group that every model is in
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,50 @@ def named(given: Sequence[str], ids: Sequence[str]) -> Names:
             chosen = f"{label}-{number}"
         unique.append(chosen)
     return Names(tuple(unique), tuple(given), tuple(ids))
+
+
+def known_pairs(names: Names, given: Sequence[KnownPair]) -> tuple[KnownPair, ...]:
+    """By label, each pair once. Of two models one thing can be known, and of a model with itself nothing."""
+    found: dict[frozenset[str], KnownPair] = {}
+    for pair in given:
+        a, b = names.label(pair.a, "--known"), names.label(pair.b, "--known")
+        if a == b:
+            raise UsageError(f"{a} is one model, and its relation to itself is no question", where="--known")
+        said = found.setdefault(frozenset((a, b)), KnownPair(a, b, pair.relation))
+        if said.relation != pair.relation:
+            raise UsageError(f"{a} and {b} cannot be both derived and independent", where="--known")
+    return tuple(found.values())
+
+
+def group_members(
+    names: Names, given: Sequence[tuple[str, tuple[str, ...]]]
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """By label, in the order given."""
+    found: dict[str, tuple[str, ...]] = {}
+    for group, texts in given:
+        if group == EVERY:
+            raise UsageError(f"{EVERY} is the group of every model, and is always there", where="--group")
+        if group in found:
+            raise UsageError(f"{group} is named twice", where="--group", hint=f"--group {group}=M1,M2,M3")
+        if not texts:
+            raise UsageError(f"{group} has no models", where="--group")
+        found[group] = _once(tuple(names.label(text, "--group") for text in texts), "--group")
+    return tuple(found.items())
+
+
+def mixed_layers(names: Names, given: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """A layer by label: of at least two models, each once."""
+    labels = _once(tuple(names.label(text, "--mixed") for text, _ in given), "--mixed")
+    if len(labels) == 1:
+        raise UsageError(f"{labels[0]} alone makes no matrix of models", where="--mixed", hint="name a second model")
+    return {label: layer for label, (_, layer) in zip(labels, given, strict=True)}
+
+
+def _once(labels: tuple[str, ...], where: str) -> tuple[str, ...]:
+    twice = [label for label in dict.fromkeys(labels) if labels.count(label) > 1]
+    if twice:
+        raise UsageError(f"{', '.join(twice)} stands there twice", where=where)
+    return labels
 
 
 def safe(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -118,8 +119,8 @@ def _ratio(products: Doubles) -> Doubles:
 
 def _at(collected: Collected, role: Role) -> Iterable[str]:
     """Chosen layers that at least two models have; the place outside all layers where the role stands there."""
-    every = dict.fromkeys(name for model in collected.models for name in model.layers(role))
-    shared = [name for name in every if sum(name in model.layers(role) for model in collected.models) > 1]
+    having = Counter(name for model in collected.models for name in model.layers(role))
+    shared = [name for name, models in having.items() if models > 1]
     return [name for name in shared if name in collected.layers or not name.rpartition(".")[2].isdigit()]
 
 

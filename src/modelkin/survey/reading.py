@@ -21,7 +21,7 @@ from modelkin.sampling.facing import Facing, facing
 from modelkin.sampling.offsets import offset
 from modelkin.sources import ReadOptions
 from modelkin.sources.protocol import Progress, no_progress
-from modelkin.survey.labels import Names, named
+from modelkin.survey.labels import Names, group_members, known_pairs, mixed_layers, named
 
 # Gains that stand on the residual stream, one a layer: what is surveyed unless roles are named.
 USUAL = (
@@ -113,9 +113,9 @@ class Collected:
         return next(found, None)
 
     def facing(self, a: Model, b: Model) -> Facing:
-        """Layers beside each other, of those that were chosen."""
+        """Layers beside each other of which at least one was chosen: the order of the two models is no matter."""
         pairs = facing(a.anatomy.layers, b.anatomy.layers)
-        return pairs if self.all_layers else tuple(pair for pair in pairs if pair[0] in self.layers)
+        return pairs if self.all_layers else tuple(pair for pair in pairs if {*pair} & {*self.layers})
 
     def leave_out(self, sentence: str) -> None:
         """Say once what was asked for and could not be had."""
@@ -156,8 +156,9 @@ def collect(
     left_out: list[str] = []
     roles = _present(_roles(options.roles), anatomies, left_out)
     layers = _layers(options.layers, anatomies)
-    mixed = {names.label(text, "--mixed"): layer for text, layer in options.mixed}
-    groups = [(name, {names.label(text, "--group") for text in members}) for name, members in options.groups]
+    mixed = mixed_layers(names, options.mixed)
+    groups = group_members(names, options.groups)
+    known = known_pairs(names, options.known)
     share = _share(roles, layers, anatomies)
     models = []
     for number, (label, given, anatomy) in enumerate(zip(names.labels, names.given, anatomies, strict=True)):
@@ -165,21 +166,32 @@ def collect(
         chosen = (*layers, *_own_layer(mixed.get(label), anatomy))
         arrays = _arrays(anatomy, roles, chosen, share, options.seed, left_out)
         models.append(Model(label, given, anatomy, arrays, tuple(name for name, inside in groups if label in inside)))
-    return Collected(
+    found = Collected(
         models=tuple(models),
         roles=roles,
         layers=layers,
         all_layers="all" in options.layers,
         narrowed=bool(options.layers) and "all" not in options.layers,
-        known=tuple(
-            KnownPair(names.label(pair.a, "--known"), names.label(pair.b, "--known"), pair.relation)
-            for pair in options.known
-        ),
+        known=known,
         mixed=mixed,
         seed=options.seed,
         progress=progress,
         left_out=left_out,
     )
+    if found.narrowed:
+        _say_alone(found)
+    return found
+
+
+def _say_alone(found: Collected) -> None:
+    """Layers that were asked for and that stand beside nothing."""
+    for layer in found.layers if len(found.models) > 1 else ():
+        having = [model.label for model in found.models if layer in model.anatomy.layers]
+        if len(having) == 1:
+            found.leave_out(f"layer {layer}: {having[0]} alone has it, so models are not set beside each other there")
+    for a, b in found.pairs():
+        if not found.facing(a, b):
+            found.leave_out(f"{a.label} and {b.label}: no chosen layer of one faces a layer of the other")
 
 
 def _opened(models: Sequence[str], reading: ReadOptions, progress: Progress) -> list[Checkpoint]:

@@ -23,7 +23,9 @@ from modelkin.survey.stored import Beside, Numbers, batches_of_layers, beside, m
 from modelkin.survey.truncation import matched_cosine
 
 DRAWS = 200  # of rows at random: the standard deviation is then known to 5 %
-RENUMBERINGS = 19
+RENUMBERINGS = 200  # likewise
+FEWER = 50  # of large routers, where each takes several milliseconds: then to 10 %
+LARGE = 1 << 24  # experts of one × experts of the other × width
 COLUMNS = (
     "a", "b", "layer_a", "layer_b", "experts", "cosine", "pearson", "aligned_cosine", "aligned_null_mean",
     "aligned_null_std", "chose_their_own", "p", "asked", "renumbered_mean", "renumbered_std", "bias_pearson",
@@ -69,8 +71,8 @@ def _table(rows: list[Row]) -> Table:
         caption=f"{len(rows)} pairs of routers, read whole. Cosine and Pearson over all values of the experts that "
         "both have; aligned_cosine is the mean cosine of rows matched one-to-one for the greatest sum. Its null: rows "
         f"at random in as many dimensions, {DRAWS} draws (aligned_null), and the same rows with the hidden axes of "
-        f"one model renumbered, {RENUMBERINGS} draws (renumbered). chose_their_own: of `asked` experts, those that "
-        "chose their own number by likeness; its p is exact.",
+        f"one model renumbered, {RENUMBERINGS} draws, {FEWER} of large routers (renumbered). chose_their_own: of "
+        "`asked` experts, those that chose their own number by likeness; its p is exact.",
         strangers="cosine and pearson near 0, though rows of one router often share a direction; aligned_cosine near "
         "renumbered_mean and never 0; one expert chooses its own number, whatever their count; p evenly spread above; "
         "bias_pearson near 0 within 1/√experts",
@@ -96,7 +98,8 @@ def _row(collected: Collected, pair: Beside, read: Both | None, bias: float | No
     call = roll_call(first, second, rng)
     null = random_rows(len(left), len(right), left.shape[1], collected.seed)
     mine, theirs = _directions(left), _directions(right)
-    draws = [matched_cosine(mine[:, rng.permutation(mine.shape[1])], theirs) for _ in range(RENUMBERINGS)]
+    count = RENUMBERINGS if len(mine) * theirs.size < LARGE else FEWER
+    draws = [matched_cosine(mine[:, rng.permutation(mine.shape[1])], theirs) for _ in range(count)]
     own: Row = (call.fixed, call.significance.pvalue, call.n) if call.n else (None, None, 0)
     spread = (float(np.mean(draws)), float(np.std(draws, ddof=1)))
     aligned = matched_cosine(mine, theirs)

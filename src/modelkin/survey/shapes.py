@@ -37,12 +37,13 @@ def components(rows: Doubles) -> Components:
     """Principal components of rows (n, d): the mean row is taken away; the largest score of each is made positive."""
     moved = rows - rows.mean(axis=0)
     last = [max(0, len(rows) - COMPONENTS), len(rows) - 1]
-    values, vectors = eigh(moved @ moved.T, subset_by_index=last)
+    products = moved @ moved.T
+    values, vectors = eigh(products, subset_by_index=last)
     values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
     scores = vectors * np.sqrt(values)
     largest = np.take_along_axis(scores, np.abs(scores).argmax(axis=0)[None, :], axis=0)
     scores = scores * np.where(largest < 0, -1.0, 1.0)
-    total = float(np.einsum("ij,ij->", moved, moved))
+    total = float(np.trace(products))
     return Components(scores, values / total if total else values * np.nan)
 
 

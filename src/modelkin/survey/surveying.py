@@ -112,7 +112,9 @@ def _differences(found: Collected, measured: Sequence[Stack]) -> list[Table]:
             i, j = it.i[it.facing_a], it.j[it.facing_b]
             numbers = zip(cells(stack.pearsons[i, j]), cells(facing_pvalues(it)), strict=True)
             names = (it.a.label, it.b.label)
-            rows += [(*names, stack.layers[n], *both) for n, both in zip(i, numbers, strict=True)]
+            rows += [
+                (*names, stack.layers[n], *both, stack.layers[m]) for n, m, both in zip(i, j, numbers, strict=True)
+            ]
     return [difference_table(made), *([difference_pair_table(rows)] if rows else [])]
 
 

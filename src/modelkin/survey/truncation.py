@@ -196,7 +196,8 @@ def _matched(left: Heads, right: Heads, rng: np.random.Generator) -> Row:
         seen, lambda: matched_cosine(_flat(mine[:, :, rng.permutation(axes)]), _flat(theirs)), DRAWS, ENOUGH
     )
     mean, std = float(np.mean(draws)), float(np.std(draws))
-    return (seen, (seen - mean) / std if std > 0 else None, p, mean, std)
+    shown = min(1.0, max(-1.0, seen))  # heads are of length one to float32's last digit only
+    return (shown, (seen - mean) / std if std > 0 else None, p, mean, std)
 
 
 def _directions(heads: Heads) -> Heads:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 from modelkin.records import Answer, Kind, KindShare, Verdict
 from modelkin.verdict import words
-from modelkin.verdict.depth import depth_kind, layer_map
+from modelkin.verdict.depth import depth_kind, layer_map, layers_apart
 from modelkin.verdict.policy import (
     ALPHA,
+    CLEAR_GAINS,
     EMBEDDINGS,
     EVERY_NEURON,
     FLOORS,
     GAINS,
     IDENTITY,
     LARGEST_DETECTABLE,
+    LEAST_COMPARED,
+    NEARLY_SAME,
     SETS_NEEDED,
     Tally,
     as_pvalue,
@@ -27,11 +31,17 @@ from modelkin.verdict.policy import (
 Depths = tuple[int | None, int | None]
 
 
-def judge(answers: Sequence[Answer], *, identical: bool = False, depths: Depths = (None, None)) -> Verdict:
+def judge(
+    answers: Sequence[Answer],
+    *,
+    identical: bool = False,
+    depths: Depths = (None, None),
+    budget: Literal["quick", "standard", "full"] = "standard",
+) -> Verdict:
     """What the policy makes of the answers.
 
     `identical`: every tensor of a is byte for byte one of b, and the other way round; the identity question can say
-    so itself. `depths`: layers of a and of b.
+    so itself. `depths`: layers of a and of b. `budget`: how much was read, for `quick` never clears anybody.
     """
     found = tally(answers)
     if identical or _is_identical(found):
@@ -42,7 +52,7 @@ def judge(answers: Sequence[Answer], *, identical: bool = False, depths: Depths 
         return _beyond_chance(found, depth_kind(found.rejecting, depths))
     if found.byte_equal is not None:
         return _related(found, words.byte_equal(found), ("component-reuse",))
-    return _nothing_found(found)
+    return _nothing_found(found, budget == "quick")
 
 
 def _is_identical(found: Tally) -> bool:
@@ -53,39 +63,57 @@ def _is_identical(found: Tally) -> bool:
 
 def _beyond_chance(found: Tally, depth: Kind | None) -> Verdict:
     more: tuple[Kind, ...] = (depth,) if depth else ()
-    if depth is None and _is_shared_init(found):
-        return _related(found, words.SHARED_INIT, ("shared-init",))
     if found.byte_equal is not None and len(found.sets) < SETS_NEEDED:
         return _related(found, words.byte_equal(found), ("component-reuse", *more))
     if found.sets == ("hidden axes",):
         return _related(found, words.hidden_axes_alone(found), ("component-reuse", *more))
+    if not any(meets_floor(answer) for answer in found.rejecting):
+        return _faint(found, more)
+    if found.is_quiet(GAINS):
+        return _rows_without_constants(found, more)
     if len(found.sets) < SETS_NEEDED:
-        faint = found.sets == ("neurons",) and not any(meets_floor(answer) for answer in found.rejecting)
-        sentence = words.small_part(found, _places(found)) if faint else words.one_set(found)
-        return _related(found, sentence, ("component-reuse", *more))
-    if found.is_quiet(GAINS) and (few := _few_layers(found)):
-        return _related(found, words.small_part(found, few), ("component-reuse", *more))
-    if any(meets_floor(answer) for answer in found.rejecting):
-        return _related(found, words.RELATED, more or ("undetermined",))
+        return _related(found, words.one_set(found), ("component-reuse", *more))
+    clear = any(answer.question == GAINS and (answer.effect or 0.0) >= CLEAR_GAINS for answer in found.rejecting)
+    return _related(found, words.RELATED if clear else words.RELATED_OR_START, more or ("undetermined",))
+
+
+def _faint(found: Tally, more: tuple[Kind, ...]) -> Verdict:
+    """Rows that agree beyond chance and hardly more: a part, where one can point at it or only one set agrees."""
     places = _places(found)
-    if places:
+    if len(found.sets) < SETS_NEEDED and found.sets != ("neurons",):
+        return _related(found, words.one_set(found), ("component-reuse", *more))
+    if places or len(found.sets) < SETS_NEEDED:
         return _related(found, words.small_part(found, places), ("component-reuse", *more))
     return _undecided(words.FAINT, words.found_reasons(found.rejecting))
 
 
-def _is_shared_init(found: Tally) -> bool:
-    """Rows agree wherever they were compared, and what starts at one or zero does not.
+def _rows_without_constants(found: Tally, more: tuple[Kind, ...]) -> Verdict:
+    """Rows agree, and what starts at one or zero does not: the same random start, unless a part was taken over.
 
-    Embeddings alone, some layers alone, or a few neurons of each are a part that was reused, not an initialisation.
-    Nor does training apart leave most numbers as they were.
+    A part it is where the rows have hardly changed, where whole layers have no partner in either model, or where other
+    rows were asked and do not agree.
     """
-    if found.byte_equal is not None and found.byte_equal.statistic > found.byte_equal.n / 2:
-        return False
-    neurons = [answer for answer in found.rejecting if answer.index_set == "neurons"]
-    layers = [finding for answer in neurons for finding in answer.per_layer if finding.log10_pvalue is not None]
-    everywhere = all((finding.log10_pvalue or 0.0) <= math.log10(0.05) for finding in layers)
-    enough = any(meets_floor(answer) for answer in neurons)
-    return found.is_quiet(GAINS) and enough and everywhere and not found.is_quiet(EMBEDDINGS)
+    if kept := _matched_in_part(found, more):
+        return _related(found, words.some_layers(found, kept), ("component-reuse", *more))
+    if _is_nearly_same(found):
+        return _related(found, words.taken_over(found), ("component-reuse", *more))
+    if len(found.sets) < SETS_NEEDED and (found.sets != ("neurons",) or not _agrees_everywhere(found)):
+        return _related(found, words.one_set(found), ("component-reuse", *more))
+    return _related(found, words.SHARED_INIT, ("shared-init", *more))
+
+
+def _is_nearly_same(found: Tally) -> bool:
+    """Training apart leaves neither rows nearly as they were, nor most numbers exactly so."""
+    rows = [answer for answer in found.rejecting if answer.question in FLOORS and answer.question != EMBEDDINGS]
+    return found.is_mostly_equal or any((answer.effect or 0.0) >= NEARLY_SAME for answer in rows)
+
+
+def _agrees_everywhere(found: Tally) -> bool:
+    """One set rejects: no other rows that were asked stay quiet, nor a layer of it."""
+    others = any(answer.question in FLOORS and answer.index_set not in found.sets for answer in found.quiet)
+    layers = [finding for answer in found.rejecting for finding in answer.per_layer if finding.log10_pvalue is not None]
+    aligned = bool(layer_map(found.rejecting))  # then layers need not agree with those that face them by number
+    return not others and (aligned or all((f.log10_pvalue or 0.0) <= math.log10(0.05) for f in layers))
 
 
 def _places(found: Tally) -> tuple[str, ...]:
@@ -95,24 +123,27 @@ def _places(found: Tally) -> tuple[str, ...]:
     return tuple(dict.fromkeys(alone))
 
 
-def _few_layers(found: Tally) -> tuple[str, ...]:
-    """The layers of b that continue layers of a, where that is a minority: then they were taken, not inherited."""
-    pairs = layer_map(found.rejecting)
-    kept = tuple(b for b, a in pairs if a is not None)
-    return kept if len(kept) < len(pairs) / 2 else ()
+def _matched_in_part(found: Tally, depth: tuple[Kind, ...]) -> tuple[str, ...]:
+    """The layers of b that match layers of a, where others come near none: then they were taken, not inherited.
+
+    Where the models differ in depth, as many as half may be new.
+    """
+    pairs, apart = layer_map(found.rejecting), layers_apart(found.rejecting)
+    allowed = len(pairs) / 2 if depth else 0
+    return () if len(apart) <= allowed else tuple(b for b, a in pairs if a is not None)
 
 
-def _nothing_found(found: Tally) -> Verdict:
+def _nothing_found(found: Tally, quick: bool) -> Verdict:
     if not found.answered:
         return _undecided(words.NOTHING_ASKED, ())
     reasons = (*words.quiet_reasons(found), words.power_reason(found.detectable))
-    if found.constant_gains:
-        return _undecided(words.CONSTANT, reasons)
-    seen = found.detectable is not None and found.detectable <= LARGEST_DETECTABLE
-    if len(found.quiet_sets) < SETS_NEEDED or not seen:
-        return _undecided(words.TOO_LITTLE, reasons)
+    missing = words.not_compared(found.coverage)
+    if found.gauge is not None:
+        return _undecided(words.rearranged(found.gauge), (*words.found_reasons((found.gauge,)), *reasons), missing)
+    sentence = _why_not_cleared(found, quick)
+    if sentence is not None:
+        return _undecided(sentence, reasons, missing)
     few = () if found.is_quiet(EVERY_NEURON) else (words.FEW_NEURONS,)
-    limits = (*words.NOT_LOOKED_FOR, *few, *words.LIMITS[1:])
     return Verdict(
         outcome="unrelated",
         grade=None,
@@ -120,8 +151,21 @@ def _nothing_found(found: Tally) -> Verdict:
         log10_pvalue=None,
         sentence=words.UNRELATED,
         reasons=reasons,
-        limits=limits,
+        limits=(*missing, *words.NOT_LOOKED_FOR, *few, *words.LIMITS[1:]),
     )
+
+
+def _why_not_cleared(found: Tally, quick: bool) -> str | None:
+    if quick:
+        return words.QUICK
+    if found.constant_gains:
+        return words.CONSTANT
+    seen = found.detectable is not None and found.detectable <= LARGEST_DETECTABLE
+    if len(found.quiet_sets) < SETS_NEEDED or not seen:
+        return words.TOO_LITTLE
+    if found.coverage is not None and found.coverage.statistic < LEAST_COMPARED:
+        return words.OUT_OF_SIGHT
+    return None
 
 
 def _related(found: Tally, sentence: str, kinds: tuple[Kind, ...]) -> Verdict:
@@ -141,7 +185,7 @@ def _related(found: Tally, sentence: str, kinds: tuple[Kind, ...]) -> Verdict:
     )
 
 
-def _undecided(sentence: str, reasons: tuple[str, ...]) -> Verdict:
+def _undecided(sentence: str, reasons: tuple[str, ...], missing: tuple[str, ...] = ()) -> Verdict:
     return Verdict(
         outcome="undecided",
         grade=None,
@@ -149,5 +193,5 @@ def _undecided(sentence: str, reasons: tuple[str, ...]) -> Verdict:
         log10_pvalue=None,
         sentence=sentence,
         reasons=reasons,
-        limits=(*words.NOT_LOOKED_FOR, words.FEW_NEURONS, *words.LIMITS),
+        limits=(*missing, *words.NOT_LOOKED_FOR, words.FEW_NEURONS, *words.LIMITS),
     )

@@ -11,7 +11,7 @@ import msgspec
 from modelkin.records import Answer, Evidence, Unanswered
 from modelkin.stats.multiplicity import Budget
 
-POLICY = "2026-11b"
+POLICY = "2026-11c"
 ALPHA = 1e-6
 GAINS = "hidden-axes-by-gains"
 EMBEDDINGS = "hidden-axes-by-embeddings"
@@ -19,6 +19,8 @@ LAYER_MAP = "layer-map"
 IDENTITY = "identity"
 COPIES = "copies"
 EVERY_NEURON = "every-neuron"
+GAUGE = "gauge"
+COVERAGE = "coverage"
 
 EQUAL_BYTES = (IDENTITY, COPIES)  # answers without a p-value: there is no chance in them
 
@@ -49,16 +51,24 @@ FLOORS: Mapping[str, float] = {
 }
 LARGEST_DETECTABLE = 0.1
 SETS_NEEDED = 2
+NEARLY_SAME = 0.98  # a median correlation of rows that training apart from the same random numbers does not leave
+CLEAR_GAINS = 0.1  # the share of axes that must find themselves by gains before a common random start is ruled out
+LEAST_COMPARED = 0.5  # of the parameters, by parts that were compared: below it nobody is cleared
 
 
 @dataclass(frozen=True)
 class Tally:
-    """The answers by what they may do. `tainted` would have rejected, had its assumptions held."""
+    """The answers by what they may do. `tainted` would have rejected, had its assumptions held.
+
+    `gauge` is there if it saw a sign that something was rearranged, `coverage` if it was worked out.
+    """
 
     rejecting: tuple[Evidence, ...]
     tainted: tuple[Evidence, ...]
     quiet: tuple[Evidence, ...]
     byte_equal: Evidence | None
+    gauge: Evidence | None
+    coverage: Evidence | None
     constant_gains: bool
     answered: int
 
@@ -79,6 +89,11 @@ class Tally:
     def rejects(self, *questions: str) -> bool:
         return any(answer.question in questions for answer in self.rejecting)
 
+    @property
+    def is_mostly_equal(self) -> bool:
+        """Are most of the numbers that were looked at the same in both?"""
+        return self.byte_equal is not None and self.byte_equal.statistic > self.byte_equal.n / 2
+
     def is_quiet(self, question: str) -> bool:
         return any(answer.question == question for answer in self.quiet)
 
@@ -94,8 +109,10 @@ def tally(answers: Sequence[Answer]) -> Tally:
         tainted=tuple(a for a in weighed if _has_failed(a) and _is_beyond_chance(a)),
         quiet=tuple(a for a in weighed if is_sound(a) and not _is_beyond_chance(a) and _could_reject(a)),
         byte_equal=next((a for a in given if a.question in EQUAL_BYTES and is_sound(a) and a.statistic > 0), None),
+        gauge=next((a for a in given if a.question == GAUGE and a.statistic > 0), None),
+        coverage=next((a for a in given if a.question == COVERAGE), None),
         constant_gains=any(_says_constant(answer) for answer in answers),
-        answered=len(given),
+        answered=sum(answer.question not in (GAUGE, COVERAGE) for answer in given),
     )
 
 

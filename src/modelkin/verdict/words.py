@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from modelkin.records import Evidence
-from modelkin.verdict.policy import EMBEDDINGS, EVERY_NEURON, GAINS, LAYER_MAP, Tally
+from modelkin.verdict.policy import COVERAGE, EMBEDDINGS, EVERY_NEURON, GAINS, GAUGE, LAYER_MAP, Tally
 
 NAMES = {
     GAINS: "norm gains",
@@ -18,6 +18,8 @@ NAMES = {
     "pooled-rows": "MLP rows taken together",
     "identity": "files",
     "copies": "tensors",
+    GAUGE: "signs of rearranged weights",
+    COVERAGE: "what was compared",
 }
 SETS = {
     "hidden axes": "hidden axes",
@@ -25,19 +27,32 @@ SETS = {
     "kv groups": "attention heads",
     "experts": "experts",
 }
+SIGNS = {"norm gains": "norm gains put in order of size", "token angles": "angles between token embeddings"}
 IDENTICAL = "The two models are identical: every tensor of one is byte for byte in the other."
 RELATED = (
     "The two models are related: one continues from the weights of the other, or both continue from those of a third, "
     "and which of these it is cannot be told from this."
 )
+RELATED_OR_START = (
+    "The two models are related: one continues from the weights of the other, both continue from those of a third, or "
+    "both started from the same random weights, and which of these it is cannot be told from this."
+)
 SHARED_INIT = (
     "The two models are related only in that they seem to have started from the same random weights and were trained "
-    "apart, which is not descent of one from the other; norm constants that were reset or folded into other weights "
-    "can imitate this."
+    "apart, which is not descent of one from the other; a merge that took a small share of the other model, blocks "
+    "taken over and trained on, and norm constants that were reset or folded into other weights can imitate this."
 )
 UNRELATED = (
-    "The two models are unrelated: no shared origin was found, and one would have been noticed unless it was "
-    "deliberately disguised."
+    "The two models are unrelated: no shared origin was found in what was compared, and descent of the whole model "
+    "would have been noticed unless it was deliberately disguised."
+)
+QUICK = (
+    "It is undecided whether the two models are related: nothing beyond chance was found in the little that `quick` "
+    "reads; `standard` reads more and can tell more."
+)
+OUT_OF_SIGHT = (
+    "It is undecided whether the two models are related: nothing beyond chance was found, but parts that hold more "
+    "than half of the parameters could not be compared."
 )
 NOTHING_ASKED = (
     "It is undecided whether the two models are related: none of the questions could be answered for this pair."
@@ -64,7 +79,7 @@ LIMITS = (
     "It says nothing of the data that either model was trained on.",
 )
 NOT_LOOKED_FOR = (
-    "Weights that were deliberately rearranged to hide their origin were not looked for.",
+    "Weights that were deliberately rearranged to hide their origin are not seen through yet.",
     "A model trained only on the answers of another inherits no weights, and would not be noticed.",
 )
 FEW_NEURONS = "A few neurons taken from another model could lie outside the rows that were read."
@@ -77,25 +92,63 @@ def joined(words: Sequence[str]) -> str:
 
 def hidden_axes_alone(found: Tally) -> str:
     return (
-        f"The two models are related in part: their {joined(_names(found))} agree beyond chance, which is tensor "
-        f"reuse or hidden-state distillation, which this cannot tell apart; {_rest(found)}."
+        f"The two models are related in part: their {joined(_names(found))} agree beyond chance: tensor reuse or "
+        f"hidden-state distillation, which this cannot tell apart; {_rest(found)}."
     )
 
 
 def one_set(found: Tally) -> str:
-    shared = SETS.get(found.sets[0], found.sets[0])
-    return f"The two models are related in part: they share {shared}; {_rest(found)}."
+    return f"The two models are related in part: they share {_shared(found)}; {_rest(found)}."
 
 
 def small_part(found: Tally, places: Sequence[str]) -> str:
-    names = joined([SETS.get(name, name) for name in found.sets])
-    where = f" ({_layers(places)})" if places else ""
-    return f"The two models are related in part: they share a part of their {names}{where}, and the rest is not."
+    """Few rows that are much alike and many that are faintly so look the same from here."""
+    rows = joined(
+        list(dict.fromkeys(SETS.get(a.index_set, a.index_set) for a in found.rejecting if a.question != GAINS))
+    )
+    where = f", most clearly in {_layers(places)}" if places else ""
+    gains = "; so are their norm gains" if found.rejects(GAINS) else ""
+    return (
+        f"The two models are related in part: some of their {rows} are alike beyond chance, or many faintly{where}"
+        f"{gains}; {_rest(found)}."
+    )
+
+
+def some_layers(found: Tally, kept: Sequence[str]) -> str:
+    return (
+        f"The two models are related in part: they share {_shared(found)} in {_layers(kept)} of B; the other layers "
+        f"match none of A beyond chance."
+    )
+
+
+def taken_over(found: Tally) -> str:
+    return (
+        f"The two models are related in part: {_shared(found)} are nearly the same number for number in both, taken "
+        "from one another or both from a third; in their norm gains nothing beyond chance was seen."
+    )
+
+
+def rearranged(gauge: Evidence) -> str:
+    seen = [SIGNS.get(finding.b, finding.b) for finding in gauge.per_layer if finding.effect == 1]
+    return (
+        "It is undecided whether the two models are related: nothing beyond chance was found in its place, but "
+        f"{joined(seen or list(SIGNS.values()))} are nearly the same in both; renumbered or rotated weights can look "
+        "so, and it does not count as evidence yet."
+    )
 
 
 def byte_equal(found: Tally) -> str:
-    what = "some of their tensors are the same number for number, taken from one another or both from a third"
-    return f"The two models are related in part: {what}; {_rest(found)}."
+    same = found.byte_equal.observed if found.byte_equal is not None else ""
+    more = f"; {_shared(found)} agree beyond chance too" if found.rejecting else ""
+    rest = "; in the other rows that were compared nothing beyond chance was seen" if found.quiet else ""
+    return (
+        f"The two models are related in part: {same}; what is the same was taken from one another or both from a third"
+        f"{more}{rest}."
+    )
+
+
+def not_compared(coverage: Evidence | None) -> tuple[str, ...]:
+    return () if coverage is None else tuple(remark.text for remark in coverage.assumptions)
 
 
 def found_reasons(answers: Sequence[Evidence]) -> tuple[str, ...]:
@@ -133,12 +186,30 @@ def _names(found: Tally) -> list[str]:
     return [NAMES[answer.question] for answer in found.rejecting]
 
 
+def _shared(found: Tally) -> str:
+    """The sets that reject, by the names of what they hold; hidden axes by what showed them.
+
+    Where another question about the same set stays quiet, not all that describes its members agrees.
+    """
+    names = []
+    for name in found.sets:
+        if name == "hidden axes":
+            names += [NAMES[answer.question] for answer in found.rejecting if answer.index_set == name]
+        else:
+            some = "some weights of " if any(answer.index_set == name for answer in found.quiet) else ""
+            names.append(some + SETS.get(name, name))
+    return joined(names)
+
+
 def _rest(found: Tally) -> str:
-    """Only what was compared may be called not shared."""
+    """Rows at equal places were compared, no more: what shows nothing there is not therefore different."""
     names = [SETS.get(name, name) for name in found.quiet_sets]
-    return f"the rest that was compared ({joined(names)}) is not shared" if names else "the rest could not be compared"
+    if not names:
+        return "the rest could not be compared"
+    return f"in the rest that was compared ({joined(names)}) nothing beyond chance was seen"
 
 
 def _layers(places: Sequence[str]) -> str:
-    shown = joined(list(places)) if len(places) <= 4 else f"{len(places)} layers"
-    return shown if len(places) > 4 else f"layer{'s' if len(places) > 1 else ''} {shown}"
+    if len(places) > 4:
+        return f"{len(places)} layers"
+    return f"layer{'s' if len(places) > 1 else ''} {joined(list(places))}"

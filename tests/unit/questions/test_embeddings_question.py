@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import chisquare
 from test_gains_question import ask, built, bundled
 
 from builders import HIDDEN, VOCABULARY, Tensors, llama_tensors
 from modelkin.architectures import Anatomy
 from modelkin.questions.embeddings import EMBEDDINGS
 from modelkin.questions.question import CannotAsk, Pair
+from modelkin.records import Role
+from modelkin.stats import hidden_axes
 
 WORDS = [f"word{i}" for i in range(VOCABULARY)]
 EMBEDDING = "model.embed_tokens.weight"
+HEAD = "lm_head.weight"
 
 
 def spoken(folder: Path, tensors: Tensors, words: list[str] = WORDS) -> Anatomy:
@@ -73,7 +78,7 @@ def test_bit_equal_rows_are_left_out_where_others_remain(tmp_path: Path) -> None
     a, b = spoken(tmp_path / "a", mine), spoken(tmp_path / "b", theirs)
     found = ask(EMBEDDINGS, a, b, "standard")
     assert (found.log10_pvalue or 0) > -3
-    assert found.observed.endswith("by 44 shared tokens")
+    assert found.observed.endswith("by 44 and 64 shared tokens (embedding and head)")
     assert found.assumptions[-1].text == "20 of 64 rows are bit-equal, left out"
 
 
@@ -84,6 +89,33 @@ def test_an_embedding_that_was_taken_over_whole_is_said_to_be(tmp_path: Path) ->
     assert found.assumptions[-1].text.startswith("64 of 64 rows are bit-equal, too many")
 
 
+def test_a_head_of_its_own_is_asked_with_the_embedding(tmp_path: Path) -> None:
+    """One call by both: a head that was taken over is found although all embeddings are new."""
+    kept = floats(1) | {HEAD: floats(0)[HEAD] + np.float32(0.01) * floats(2)[HEAD]}
+    a, b = spoken(tmp_path / "a", floats(0)), spoken(tmp_path / "b", kept)
+    mine, theirs = EMBEDDINGS.cuts(Pair(a, b, 0, "standard"))
+    assert [cut.slot.role for cut in mine] == [cut.slot.role for cut in theirs] == [Role.EMBEDDING, Role.HEAD]
+    assert mine[0].rows == mine[1].rows
+    found = ask(EMBEDDINGS, a, b, "standard")
+    assert (found.log10_pvalue or 0) < -20
+    assert found.observed.endswith("by 64 shared tokens (embedding and head)")
+    tied = spoken(tmp_path / "c", {name: tensor for name, tensor in kept.items() if name != HEAD})
+    assert len(EMBEDDINGS.cuts(Pair(a, tied, 0, "standard"))[0]) == 1
+
+
+def test_embedding_and_head_of_strangers_make_one_call_with_the_usual_law() -> None:
+    """The axes of a and b apart, those of embedding and head of each together: mean one, never more than chance."""
+    rng = np.random.default_rng(8)
+    counts = []
+    for _ in range(400):
+        rows = rng.normal(size=(2, 2, 40, 24))  # model, matrix, token, axis
+        rows[:, 1] += rows[:, 0]  # the head of a model knows its embedding
+        counts.append(hidden_axes(np.concatenate(rows[0]), np.concatenate(rows[1]), rng).fixed)
+    seen = [counts.count(k) for k in range(4)]
+    chances = [math.exp(-1) / math.factorial(k) for k in range(4)]
+    assert chisquare([*seen, 400 - sum(seen)], [400 * p for p in (*chances, 1 - sum(chances))]).pvalue > 1e-3
+
+
 def test_dead_and_broken_rows_are_left_out(tmp_path: Path) -> None:
     tensors = floats(0)
     tensors[EMBEDDING][:4] = 0.25
@@ -92,8 +124,11 @@ def test_dead_and_broken_rows_are_left_out(tmp_path: Path) -> None:
     found = ask(EMBEDDINGS, a, spoken(tmp_path / "b", floats(1)), "standard")
     assert found.assumptions[-1].text.startswith("6 of 64 rows left out")
     tensors[EMBEDDING][6:] = 0
+    headless = {name: tensor for name, tensor in tensors.items() if name != HEAD}
     with pytest.raises(CannotAsk, match="only 0 shared tokens"):
-        ask(EMBEDDINGS, spoken(tmp_path / "c", tensors), a, "standard")
+        ask(EMBEDDINGS, spoken(tmp_path / "c", headless), a, "standard")
+    by_head = ask(EMBEDDINGS, spoken(tmp_path / "d", tensors), a, "standard")
+    assert by_head.observed.endswith("by 64 shared tokens (head)")
 
 
 def test_what_cannot_be_asked(tmp_path: Path) -> None:

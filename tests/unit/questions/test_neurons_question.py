@@ -154,4 +154,4 @@ def test_sorted_neurons_lose_the_grade(tmp_path: Path) -> None:
     found = ask(NEURONS, a, a)
     assert found.grade is None
     assert found.pvalue is not None
-    assert [assumption.held for assumption in found.assumptions] == [False, False]
+    assert [assumption.held for assumption in found.assumptions] == [False, False, True]

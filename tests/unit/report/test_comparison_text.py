@@ -249,3 +249,14 @@ def test_cost_names_both_models() -> None:
     assert "read 1.2 MB of A" in page
     assert "988.0 kB of B" in page
     assert "14 requests" in page
+
+
+def test_layers_that_a_repeats_are_shown_as_matches_too() -> None:
+    matches = ((0, 0), (1, 1), (5, 2), (3, 1), (4, 2))  # layer of a, layer of b: first the map, then the repeats
+    findings = tuple(LayerFinding(str(a), str(b), 16.0, 16, -13.0) for a, b in matches)
+    found = [evidence(*GAINS, -40.0), evidence("layer-map", "neurons", -40.0, per_layer=findings)]
+    page = msgspec.structs.replace(comparison(found, deep=3), a=party("deep/one", 6))
+    text = " ".join(render(comparison_page(page), width=80).split())
+    assert "layers 1–2 of B match layers 3–4 of A as well" in text
+    assert "layer 2 of A matches none of B" in text
+    assert "layers 2–4 of A" not in text

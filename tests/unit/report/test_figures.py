@@ -11,8 +11,20 @@ import numpy as np
 import pytest
 
 from modelkin.records import Matrix, Survey, SurveyCost, SurveyModel, Table, Value
-from modelkin.report.figures import FIGURES, Drawn, canvas, draw_all, drawing, gains, matrices, pairs
-from modelkin.report.figures.rows import numbers
+from modelkin.report.figures import (
+    FIGURES,
+    Drawn,
+    canvas,
+    draw_all,
+    drawing,
+    experiments,
+    gains,
+    matrices,
+    pairs,
+    tokens,
+    weights,
+)
+from modelkin.report.figures.rows import decimals, file_stem, numbers, where
 
 matplotlib = pytest.importorskip("matplotlib")
 
@@ -54,11 +66,11 @@ def survey_tables() -> Iterator[Table]:
                 [(*pair, "derived", ROLE, metric, *some(5)) for metric in ("cosine", "pearson")])  # fmt: skip
     kinds = [("layer-0", d) for d in range(1, 6)] + [("equal-distance", d) for d in range(1, 6)]
     kinds += [("layer-0", None), ("random-normal", 0), ("shuffled", 0), ("means-only", 0)]
-    spreads = "cosine_mean cosine_std pearson_mean pearson_std l2_mean l2_std"
+    spreads = "cosine_mean cosine_std pearson_mean pearson_std l2_mean l2_std expected_cosine width"
     yield table("baselines", f"model role baseline distance n {spreads}",
-                [(m, ROLE, kind, d, 3, *some(6)) for m in MODELS for kind, d in kinds])  # fmt: skip
+                [(m, ROLE, kind, d, 3, *some(7), N) for m in MODELS for kind, d in kinds])  # fmt: skip
     yield table("groups", f"role layer group_a group_b n {spreads}",
-                [(ROLE, layer, "all", "all", 1, *some(6)) for layer in LAYERS])  # fmt: skip
+                [(ROLE, layer, "all", "all", 1, *some(7), N) for layer in LAYERS])  # fmt: skip
     yield table("input-minus-post", "model layer mean std", [(m, layer, *some(2)) for m, layer in each])
     yield table("input-minus-post-pairs", "a b layer pearson p", [(*pair, layer, *some(2)) for layer in LAYERS])
     yield table("pca", "centred model role layer pc1 pc2 pc3",
@@ -79,9 +91,9 @@ def survey_tables() -> Iterator[Table]:
                 [(*pair, r, i, i, "ok", 3, 900, *some(4), "no") for r in "kv" for i in LAYERS])  # fmt: skip
     yield table("truncation", "a b role layer_a layer_b how rows cosine z p null_mean null_std",
                 [(*pair, "q", i, i, "leading rows", 9, *some(5)) for i in LAYERS])  # fmt: skip
-    aligned = "aligned_cosine aligned_null_mean aligned_null_std"
-    yield table("routers", f"a b layer_a layer_b experts cosine pearson {aligned} chose_their_own p",
-                [(*pair, i, i, 8, *some(5), 1, 0.6) for i in LAYERS])  # fmt: skip
+    aligned, renumbered = "aligned_cosine aligned_null_mean aligned_null_std", "renumbered_mean renumbered_std"
+    yield table("routers", f"a b layer_a layer_b experts cosine pearson {aligned} chose_their_own p {renumbered}",
+                [(*pair, i, i, 8, *some(5), 1, 0.6, *some(2)) for i in LAYERS])  # fmt: skip
     yield table("bytes", "a b role tensors equal counted why_not_counted", [(*pair, ROLE, 6, 3, 1, "constant")])
     yield table("tokens", "a b token id_a id_b cosine cosine_after_alignment held_out",
                 [(*pair, f"t{i}", i, i, *some(2), "yes" if i % 2 else "no") for i in range(40)])  # fmt: skip
@@ -116,6 +128,8 @@ def made_survey() -> Survey:
 
 
 SURVEY = made_survey()
+
+pytestmark = pytest.mark.xdist_group("figures")  # what the fixture makes takes long, so one worker makes it
 
 
 @pytest.fixture(scope="module")
@@ -294,3 +308,141 @@ def test_names_of_pictures_are_names_of_files() -> None:
     assert all(kind.name == kind.name.lower() and "/" not in kind.name for kind in FIGURES)
     assert len({kind.name for kind in FIGURES}) == len(FIGURES)
     assert drawing.FIGURES is FIGURES
+
+
+def with_table(changed: Table) -> Survey:
+    others = tuple(it for it in SURVEY.tables if it.name != changed.name)
+    return msgspec.structs.replace(SURVEY, tables=(*others, changed))
+
+
+def column_set(it: Table, **columns: Value) -> Table:
+    places = {it.columns.index(name): value for name, value in columns.items()}
+    rows = tuple(tuple(places.get(i, value) for i, value in enumerate(row)) for row in it.rows)
+    return msgspec.structs.replace(it, rows=rows)
+
+
+def words(picture: canvas.Picture, panel: int) -> list[str]:
+    return [text.get_text() for text in picture.figure.axes[panel].texts]
+
+
+def test_two_models_with_equal_gains_are_said_to_be(tmp_path: Path) -> None:
+    frozen = {"changed": 0.0, "mean_abs": 0.0, "mean_ulps": None, "largest_ulps": 0, "answer": "frozen"}
+    equal = column_set(SURVEY.table("changes"), **frozen)
+    only = msgspec.structs.replace(SURVEY, tables=(equal,), matrices=())
+    assert draw_all(only, tmp_path).captions
+    assert words(next(pairs.changes(only)), 2) == ["no value differs"]
+    cast = column_set(equal, changed=0.5, largest_ulps=None, smallest_update=None, mean_abs=1e-3)
+    picture = next(pairs.changes(with_table(cast)))
+    assert picture.figure.axes[1].get_yscale() == "log"
+    assert "no steps to count" in words(picture, 2)[0]
+
+
+def test_the_dashed_line_is_one_value_moved_by_one_whole_step() -> None:
+    """`smallest_update` is half a step."""
+    table = column_set(SURVEY.table("changes"), smallest_update=2**-9)
+    panel = next(pairs.changes(with_table(table))).figure.axes[1]
+    dashed = next(line for line in panel.get_lines() if line.get_linestyle() == "--" and len(line.get_xdata()))
+    np.testing.assert_allclose(dashed.get_ydata(), 2**-8 / N)
+
+
+@pytest.mark.parametrize("draw", [experiments.first_layer, experiments.equal_distance, experiments.groups_by_layer])
+def test_behind_cosines_lies_what_means_give_for_the_same_pairs(draw) -> None:
+    panel = next(draw(SURVEY)).figure.axes[0]
+    drawn = [
+        line.get_ydata() for line in panel.get_lines() if line.get_label() == "cosine from means and spreads alone"
+    ]
+    if draw is experiments.groups_by_layer:
+        wanted = [SURVEY.table("groups")]
+    else:
+        kinds = ("layer-0", "equal-distance") if draw is experiments.first_layer else ("equal-distance",)
+        table = SURVEY.table("baselines")
+        wanted = [where(table, model=model, baseline=kind) for model in MODELS for kind in kinds]
+    assert len(drawn) == len(wanted)
+    for found, rows in zip(drawn, wanted, strict=True):
+        known = np.isfinite(numbers(rows, "distance")) if "distance" in rows.columns else slice(None)
+        np.testing.assert_allclose(found, numbers(rows, "expected_cosine")[known])
+
+
+def test_the_first_layer_is_weighed_by_pairs() -> None:
+    """Two distances: 3 pairs at 0.9 and 1 pair at 0.5 make 0.8, not 0.7."""
+    rows = [("alpha", ROLE, kind, d, n, c, 0.0, 0.0, 0.0, 1.0, 0.0, c, N)
+            for kind in ("layer-0", "equal-distance") for d, n, c in ((1, 3, 0.9), (2, 1, 0.5))]  # fmt: skip
+    table = msgspec.structs.replace(SURVEY.table("baselines"), rows=tuple(rows))
+    assert "any two layers 0.800" in next(experiments.first_layer(with_table(table))).caption
+
+
+def test_every_width_has_its_own_band() -> None:
+    table = SURVEY.table("groups")
+    narrow = column_set(table, width=N // 4)
+    both = msgspec.structs.replace(table, rows=table.rows + narrow.rows)
+    panel = next(experiments.groups_by_layer(with_table(both))).figure.axes[1]
+    tops = [patch.get_extents().transformed(panel.transData.inverted()).ymax for patch in panel.patches]
+    np.testing.assert_allclose(sorted(tops), [1.96 / np.sqrt(N - 1), 1.96 / np.sqrt(N / 4 - 1)])
+
+
+def test_pairs_stand_at_their_layers_and_have_names_however_many() -> None:
+    table = SURVEY.table("input-minus-post-pairs")
+    rows = [("alpha", f"m{n}", layer, 0.01 * n, 0.5) for n in range(25) for layer in ("3", "4")]
+    picture = next(gains.input_minus_post(with_table(msgspec.structs.replace(table, rows=tuple(rows)))))
+    lines = [
+        line
+        for line in picture.figure.axes[1].get_lines()
+        if len(line.get_xdata()) == 2 and line.get_marker() != "None"
+    ]
+    assert len(lines) == gains.PAIRS
+    assert all(list(line.get_xdata()) == [3, 4] for line in lines)
+    assert {line.get_label() for line in lines} == {f"alpha · m{n}" for n in range(5, 25)}
+    assert "5 others pale" in picture.caption
+
+
+def test_halves_are_those_of_the_table() -> None:
+    """Of five layers the middle one is early."""
+    table = SURVEY.table("curves")
+    five = column_set(msgspec.structs.replace(table, rows=table.rows[:5]), cosine=0.0)
+    place = table.columns.index("cosine")
+    rows = tuple((*row[:place], float(n), *row[place + 1 :]) for n, row in enumerate(five.rows))
+    panel = next(pairs.decay(with_table(msgspec.structs.replace(table, rows=rows)))).figure.axes[0]
+    found = {str(line.get_label()): line.get_xdata() for line in panel.get_lines()}
+    assert float(found["early half"][0]) == 1.0
+    assert float(found["late half"][0]) == 3.5
+
+
+def test_routers_are_measured_by_renumbered_rows() -> None:
+    panel = next(weights.routers(SURVEY)).figure.axes[0]
+    table = SURVEY.table("routers")
+    middle, spread = numbers(table, "renumbered_mean"), numbers(table, "renumbered_std")
+    assert panel.collections[0].get_paths()[0].get_extents().ymax == pytest.approx((middle + 1.96 * spread).max())
+
+
+def test_no_equal_bytes_are_said_in_words() -> None:
+    none = column_set(SURVEY.table("bytes"), equal=0, counted=0)
+    assert words(next(weights.byte_counts(with_table(none))), 0) == ["none of 6 tensors is equal byte for byte"]
+    assert not words(next(weights.byte_counts(SURVEY)), 0)
+
+
+def test_a_bar_of_like_cosines_is_wide_enough_to_see() -> None:
+    alike = column_set(SURVEY.table("tokens"), cosine=0.99998)
+    panel = next(tokens.embeddings(with_table(alike))).figure.axes[0]
+    low, high = panel.get_xlim()
+    tallest = max(panel.patches, key=lambda bar: bar.get_height())
+    assert tallest.get_height() == 40
+    assert tallest.get_width() > (high - low) / 100
+
+
+def test_long_names_become_names_of_files(tmp_path: Path) -> None:
+    long = "한" * 90
+    assert file_stem("short") == "short"
+    assert len(file_stem(f"a.{long}").encode()) <= 200
+    assert file_stem(f"a.{long}") != file_stem(f"a.{long}x")
+    table = SURVEY.table("changes")
+    only = msgspec.structs.replace(SURVEY, tables=(column_set(table, a="x" * 120, b="y" * 120),), matrices=())
+    done = draw_all(only, tmp_path)
+    assert all((tmp_path / f"{name}.png").exists() for name in done.captions)
+
+
+def test_numbers_in_cells_tell_cells_apart() -> None:
+    assert decimals(np.array([0.99991, 0.99994, np.nan])) == 6
+    assert decimals(np.array([0.1, 0.9])) == 3
+    assert matrices._short(0.999914, 6) == ".999914"
+    assert matrices._short(-0.02, 3) == "-.020"
+    assert matrices._short(1.25, 3) == "1.250"

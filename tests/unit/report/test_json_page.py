@@ -70,7 +70,7 @@ def test_tokenizers_are_named_like_the_facts() -> None:
 
 
 def test_every_question_is_named() -> None:
-    known = {question.id for question in QUESTIONS} | WEIGHTS.keys() | {"identity", "copies"}
+    known = {question.id for question in QUESTIONS} | WEIGHTS.keys() | {"identity", "copies", "gauge", "coverage"}
     assert set(named("The questions")) == known
 
 

@@ -92,6 +92,24 @@ def test_two_processes_may_use_one_cache_at_once(tmp_path: Path) -> None:
         assert worker.exitcode == 0
 
 
+def test_a_row_that_another_process_evicts_meanwhile_is_a_miss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, other = RangeCache(tmp_path / "c.sqlite"), RangeCache(tmp_path / "c.sqlite")
+    extent = Extent("file", 0, 4)
+    mine.put("hub/a", "c1", [(extent, b"body")])
+    is_sound = mine._is_sound
+
+    def after_eviction(rowid: int, crc: int) -> bool:
+        other.clear()
+        other.put("hub/a", "c1", [(Extent("another", 0, 4), b"else")])  # takes the number of the row that is gone
+        return is_sound(rowid, crc)
+
+    monkeypatch.setattr(mine, "_is_sound", after_eviction)
+    assert mine.get("hub/a", "c1", [extent]) == {}
+    assert other.get("hub/a", "c1", [Extent("another", 0, 4)])
+    mine.close()
+    other.close()
+
+
 def _open_and_close(path: Path, rounds: int) -> None:
     for i in range(rounds):
         RangeCache(path.with_name(f"c{i}.sqlite")).close()

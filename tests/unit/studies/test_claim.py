@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from modelkin.demo import bundled
 from modelkin.errors import NothingComparable
 from modelkin.records import Study
+from modelkin.report.study_figures import study_figures
 from modelkin.studies import STUDIES, claim
 from modelkin.studies.claim_cells import (
     ACROSS,
@@ -19,7 +21,7 @@ from modelkin.studies.claim_cells import (
     published_argument,
 )
 from modelkin.studies.columns import number, numbers
-from modelkin.studies.gains import bundled_gains
+from modelkin.studies.gains import ModelGains, bundled_gains
 
 
 def steps(study: Study, which: str) -> dict[str, str]:
@@ -121,6 +123,45 @@ def test_cosine_and_expectation_differ_by_the_pattern_only() -> None:
     assert cell.cosine - cell.expected == pytest.approx(
         float(np.cov(x, y, bias=True)[0, 1] * x.size / np.linalg.norm(x) / np.linalg.norm(y))
     )
+
+
+def with_vector(model: ModelGains, value: float, *layers: str) -> ModelGains:
+    """Some layers of every norm, or all, set to one value."""
+    vectors = {
+        role: {name: np.full_like(old, value) if name in layers or not layers else old for name, old in those.items()}
+        for role, those in model.vectors.items()
+    }
+    return dataclasses.replace(model, vectors=vectors)
+
+
+def run_on(monkeypatch: pytest.MonkeyPatch, *models: ModelGains) -> Study:
+    monkeypatch.setattr(claim, "read_gains", lambda _models, _reading: models)
+    return STUDIES["claim"].run(["a", "b"])
+
+
+def test_a_layer_of_zeros_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = bundled_gains(("dune", "heath"))
+    study = run_on(monkeypatch, with_vector(a, 0.0, "0"), b)
+    assert "0" not in {row[3] for row in study.tables[1].rows if row[0] == "asked"}
+    assert "layer 0 of dune (input_norm)" in study.text
+    assert steps(study, "asked")["roll call"] == "stands"
+
+
+def test_gains_that_are_all_one_have_no_pattern_and_zeros_no_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = bundled_gains(("dune", "heath"))
+    study = run_on(monkeypatch, with_vector(a, 1.0), b)
+    assert steps(study, "asked")["roll call"] == "not tested"
+    assert "has no pattern" in study.text
+    if find_spec("matplotlib"):
+        assert study_figures(study)
+    with pytest.raises(NothingComparable, match="zeros"):
+        run_on(monkeypatch, with_vector(a, 0.0), with_vector(b, 1.0))
+
+
+def test_the_step_that_can_never_stand_says_so(relatives: Study) -> None:
+    says = next(str(row[7]) for row in relatives.tables[0].rows if row[3] == "sigma read as a probability")
+    assert "0.0143" in says
+    assert "cannot stand" in says
 
 
 def test_models_that_cannot_be_compared_are_refused() -> None:

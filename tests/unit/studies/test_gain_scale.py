@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from modelkin.demo import NAMES
-from modelkin.studies import STUDIES
+from modelkin.report.study_figures import study_figures
+from modelkin.studies import STUDIES, gain_scale
 from modelkin.studies.columns import number, numbers
 from modelkin.studies.gain_scale import apart, growth
+from modelkin.studies.gains import bundled_gains
 
 
 def test_scale_and_pattern_make_the_vector_again() -> None:
@@ -47,3 +51,18 @@ def test_bundled_models_and_the_published_lengths() -> None:
     post = number(published, "l2", model="Solar-Open-100B", role="post_norm", layer=0)
     assert post == pytest.approx(10.17, abs=0.005)
     assert max(numbers(published, "l2", model="GLM-4.5-Air")) == pytest.approx(148.7, abs=0.05)
+
+
+def test_a_model_whose_gains_are_all_one_can_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has a scale and no pattern, so not every quantity has a slope."""
+    pytest.importorskip("matplotlib")
+    trained, other = bundled_gains(("dune", "grove"))
+    ones = {role: {name: np.ones_like(old) for name, old in layers.items()} for role, layers in other.vectors.items()}
+    models = (dataclasses.replace(other, vectors=ones), trained)
+    for some in (["a", "b"], ["a"]):
+        monkeypatch.setattr(gain_scale, "read_gains", lambda names, _reading: models[: len(names)])
+        study = STUDIES["gain-scale"].run(some)
+        slopes = study.tables[1]
+        assert numbers(slopes, "growth", model="grove", quantity="scale") == pytest.approx([1, 1])
+        assert numbers(slopes, "growth", model="grove", quantity="pattern") == []
+        assert "gain-scale-slopes" in study_figures(study)

@@ -16,6 +16,8 @@ from modelkin.studies.toy_gpt2 import LENGTH, Size
 torch = pytest.importorskip("torch")
 TINY = Size(layers=2, heads=2, width=64, steps=60)
 
+pytestmark = pytest.mark.xdist_group("toy")  # what the fixture makes takes long, so one worker makes it
+
 
 @pytest.fixture(scope="module")
 def study() -> Study:

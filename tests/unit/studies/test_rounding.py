@@ -13,6 +13,8 @@ from modelkin.studies.rounding import FORMATS, Format, exactly, measured, rounde
 
 KINDS = {kind.name: kind for kind in FORMATS}
 
+pytestmark = pytest.mark.xdist_group("rounding")  # what the fixture makes takes long, so one worker makes it
+
 
 @pytest.fixture(scope="module")
 def study() -> Study:

@@ -14,7 +14,7 @@ from builders import CONFIG, Tensors, llama_tensors
 from modelkin.metrics import ulp_change
 from modelkin.records import KnownPair, Role
 from modelkin.survey import changes, stored
-from modelkin.survey.changes import FORMATS, answer, smallest_update, ulp_steps, why_not_counted
+from modelkin.survey.changes import FORMATS, NARROW, answer, smallest_update, ulp_steps, why_not_counted
 
 Floats = NDArray[np.float32]
 GAIN, Q = "model.layers.{}.input_layernorm.weight", "model.layers.{}.self_attn.q_proj.weight"
@@ -32,8 +32,7 @@ def cut_off(x: Floats) -> Floats:
 
 
 def told(x: Floats, y: Floats, *dtypes: str) -> str:
-    steps = ulp_steps(x, y, dtypes[0]) if len(set(dtypes)) == 1 else None
-    return answer(x, y, dtypes, steps)
+    return answer(x, y, dtypes)
 
 
 @pytest.mark.parametrize("dtype", ["BF16", "F16", "F32"])
@@ -84,11 +83,13 @@ def test_the_four_answers() -> None:
     assert told(wide, np.ones_like(wide), "F32", "F32") == "unlike"
 
 
-def test_digits_cut_off_instead_of_rounded_are_a_cast_and_steps_both_ways_are_training() -> None:
+def test_digits_cut_off_are_a_cast_and_steps_of_the_same_format_are_training() -> None:
     wide = values("F32", 4)
     rounded, cut = wide.astype(ml_dtypes.bfloat16).astype(np.float32), cut_off(wide)
     assert 0.4 < np.mean(rounded != cut) < 0.6
-    assert told(rounded, cut, "BF16", "BF16") == told(cut, rounded, "BF16", "BF16") == "cast"
+    assert told(wide, cut, "F32", "BF16") == told(cut, wide, "BF16", "F32") == told(wide, cut, "F32", "F32") == "cast"
+    # Neither has fewer digits than the other: one step towards zero may as well be weight decay.
+    assert told(rounded, cut, "BF16", "BF16") == told(cut, rounded, "BF16", "BF16") == "trained"
     rng = np.random.default_rng(5)
     steps = rng.integers(-1, 2, wide.size)
     moved = (rounded.astype(ml_dtypes.bfloat16).view(np.int16) + steps.astype(np.int16)).view(ml_dtypes.bfloat16)
@@ -96,6 +97,32 @@ def test_digits_cut_off_instead_of_rounded_are_a_cast_and_steps_both_ways_are_tr
     one = rounded.copy()
     one[7] = cut_off(one[7:8] * np.float32(1.02))[0]
     assert told(rounded, one, "BF16", "BF16") == "trained"
+
+
+@pytest.mark.parametrize("factor", [0.998, 1.002])
+def test_a_drift_below_one_step_is_training(factor: float) -> None:
+    """Decay in float32, stored in BF16: gains move by no more than a step, and all one way."""
+    kept = np.random.default_rng(6).normal(1.0, 0.2, 2000)
+    before, after = (x.astype(np.float32).astype(ml_dtypes.bfloat16).astype(np.float32) for x in (kept, factor * kept))
+    steps = ulp_steps(before, after, "BF16")
+    assert np.abs(steps).max() == 1
+    assert abs(int(steps.sum())) == np.count_nonzero(steps) > 20
+    assert told(before, after, "BF16", "BF16") == "trained"
+    assert told(before, after, "BF16", "F32") == "trained"
+
+
+@pytest.mark.parametrize("narrow", NARROW)
+def test_cutting_off_is_the_largest_number_of_the_format_that_is_no_larger(narrow: type) -> None:
+    x = values("F32", 7, n=400)
+    bits = np.arange(256, dtype=np.uint8) if np.dtype(narrow).itemsize == 1 else np.arange(1 << 16).astype(np.uint16)
+    with np.errstate(invalid="ignore"):
+        held = bits.view(narrow).astype(np.float64)
+    sizes = np.unique(held[np.isfinite(held) & (held >= 0)])
+    expected = np.sign(x) * sizes[np.searchsorted(sizes, np.abs(x), side="right") - 1]
+    assert told(x, expected.astype(np.float32), "F32", "F32") == "cast"
+    beyond = expected.astype(np.float32)
+    beyond[-1] = x[-1]  # one value that the format does not hold
+    assert told(x, beyond, "F32", "F32") == "trained"
 
 
 def test_equal_bytes_that_say_nothing() -> None:

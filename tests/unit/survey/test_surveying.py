@@ -300,12 +300,12 @@ def test_the_same_seed_gives_the_same_survey_and_a_model_more_moves_no_number():
         (SurveyOptions(roles=("inputnorm",)), "no role inputnorm"),
         (SurveyOptions(layers=("99",)), "no model has layer 99"),
         (SurveyOptions(groups=(("x", ("nobody",)),)), "'nobody' is none of the models"),
-        (SurveyOptions(mixed=(("m0", "17"),)), "no layer 17"),
+        (SurveyOptions(mixed=(("m0", "17"), ("m1", "0"))), "no layer 17"),
     ],
 )
 def test_a_request_without_sense_is_refused(options, words):
     with pytest.raises(UsageError, match=words):
-        collected([tensors(1)], options)
+        collected([tensors(1), tensors(2)], options)
 
 
 def test_roles_that_nobody_has_end_the_survey_and_a_missing_one_is_said():

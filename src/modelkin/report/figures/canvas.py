@@ -21,6 +21,7 @@ SLIDE = (13.3, 7.5)  # inches: 16 to 9
 DPI = 100
 TICKS = 5  # to an axis: enough to read a value, and each takes time to draw
 LINE = 0.0245  # height of a line of the caption, in pages
+BEYOND = 1.96  # 95 of 100 strangers lie within so many standard errors
 
 # Okabe and Ito (2008): told apart with any kind of colour vision. Yellow, faint on white, comes last.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A800")
@@ -156,6 +157,20 @@ def shape_for(count: int) -> tuple[int, int]:
     return across, int(np.ceil(count / across))
 
 
+def legend_over(figure: Figure, panels: Sequence[Axes]) -> None:
+    """One legend for the page, between its title and its panels, which make room: it covers no data."""
+    found = {name: mark for panel in panels for mark, name in zip(*panel.get_legend_handles_labels(), strict=True)}
+    if not found:
+        return
+    found = dict(sorted(found.items(), key=lambda entry: " of strangers" in entry[0] or " alone" in entry[0]))
+    across = max(1, int(0.97 / (0.035 + 0.0062 * max(map(len, found)))))
+    figure.legend(
+        list(found.values()), list(found), loc="upper left", bbox_to_anchor=(0.008, 0.948), borderaxespad=0,
+        ncols=min(across, len(found)), frameon=False,
+    )  # fmt: skip
+    figure.subplots_adjust(top=0.895 - 0.026 * -(-len(found) // across))
+
+
 def empty_rest(panels: Sequence[Axes], used: int) -> None:
     for panel in panels[used:]:
         panel.set_visible(False)
@@ -182,6 +197,30 @@ def layer_ticks(panel: Axes, layers: Sequence[str], axis: str = "x", most: int =
     places = range(0, len(layers), step)
     setter = panel.set_xticks if axis == "x" else panel.set_yticks
     setter(list(places), [layers[place] for place in places])
+
+
+def without_pattern(panel: Axes, places: Any, expected: Any) -> None:
+    """Behind a line of cosines: what means and spreads alone give for the same pairs."""
+    panel.plot(
+        places, expected, color=NULL_COLOUR, lw=7, alpha=0.35, solid_capstyle="round", zorder=1.5,
+        label="cosine from means and spreads alone",
+    )  # fmt: skip
+
+
+def pearson_bands(panel: Axes, widths: Sequence[float]) -> None:
+    """Where the Pearson of 95 of 100 strangers lies, for each width of vectors that there is."""
+    several = sorted({int(width) for width in widths if width > 1})
+    for width in several:
+        name = "Pearson of strangers, 95 %" if len(several) == 1 else f"Pearson of strangers, 95 %, width {width:,}"
+        half = BEYOND / np.sqrt(width - 1)
+        panel.axhspan(-half, half, color=NULL_COLOUR, alpha=0.25, lw=0, label=name)
+    panel.axhline(0, color=NULL_COLOUR, lw=0.8)
+
+
+def in_words(panel: Axes, text: str) -> None:
+    """What a panel says that has nothing to draw."""
+    panel.set_yticks([])
+    panel.text(0.5, 0.5, text, ha="center", va="center", transform=panel.transAxes, fontsize=13, color="#333333")
 
 
 def null_band(panel: Axes, places: Any, half: Any, label: str) -> None:

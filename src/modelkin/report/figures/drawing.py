@@ -14,7 +14,7 @@ from modelkin.errors import UsageError
 from modelkin.records import Matrix, Survey, Table
 from modelkin.report.figures import experiments, gains, matrices, pairs, tokens, weights
 from modelkin.report.figures.canvas import DPI, Picture, settings, stand_ins, write_words
-from modelkin.report.figures.rows import has
+from modelkin.report.figures.rows import file_stem, has
 
 Progress = Callable[[int, int], None]
 
@@ -83,7 +83,7 @@ def draw_all(survey: Survey, folder: Path, progress: Progress | None = None) -> 
         replaced = stand_ins(survey)
         for done, kind in enumerate(FIGURES, 1):
             for picture in kind.draw(survey) if kind.name not in missing else ():
-                captions[picture.name] = f"{picture.title}. {write_words(picture, replaced)}"
+                captions[file_stem(picture.name)] = f"{picture.title}. {write_words(picture, replaced)}"
                 files += _save(picture, folder)
             if progress:
                 progress(done, len(FIGURES))
@@ -106,7 +106,7 @@ def _listing(captions: dict[str, str], missing: dict[str, str]) -> str:
 
 
 def _save(picture: Picture, folder: Path) -> list[Path]:
-    png, svg = (folder / f"{picture.name}.{kind}" for kind in ("png", "svg"))
+    png, svg = (folder / f"{file_stem(picture.name)}.{kind}" for kind in ("png", "svg"))
     picture.figure.savefig(png, dpi=DPI, pil_kwargs={"compress_level": 3})
     picture.figure.savefig(svg, metadata={"Date": None})
     return [png, svg, *_save_data(picture, folder)]
@@ -116,7 +116,7 @@ def _save_data(picture: Picture, folder: Path) -> Iterator[Path]:
     """One file is called after the picture; of several, each after its table too."""
     for part in picture.data:
         name = picture.name if len(picture.data) == 1 else f"{picture.name}.{part.name}"
-        path = folder / f"{name}.csv"
+        path = folder / f"{file_stem(name)}.csv"
         path.write_text(_as_csv(part), encoding="utf-8", newline="")
         yield path
 

@@ -3,13 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from modelkin.records import Survey, Table
-from modelkin.report.figures.canvas import NULL_COLOUR, Picture, colour, layer_ticks, line_style, names_room, page
-from modelkin.report.figures.rows import distinct, grouped, has, mean, null_said, numbers, span, texts, values, where
+from modelkin.report.figures.canvas import (
+    BEYOND,
+    NULL_COLOUR,
+    Picture,
+    colour,
+    layer_ticks,
+    legend_over,
+    line_style,
+    names_room,
+    page,
+    pearson_bands,
+    without_pattern,
+)
+from modelkin.report.figures.rows import (
+    Numbers,
+    decimals,
+    distinct,
+    grouped,
+    has,
+    mean,
+    null_said,
+    numbers,
+    span,
+    texts,
+    values,
+    where,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,14 +50,15 @@ def first_layer(survey: Survey) -> Iterator[Picture]:
             for place, model in enumerate(_models(table)):
                 for baseline, dash in (("layer-0", "-"), ("equal-distance", ":")):
                     _draw_distances(panel, where(table, model=model, baseline=baseline), metric, place, dash)
-            _draw_null(panel, table, metric, survey)
             panel.set_xlabel("distance in layers")
             panel.set_title(f"{dict(METRICS)[metric]}: first layer (solid), any two layers (dotted)", loc="left")
-        panels[0].legend()
+        pearson_bands(panels[1], numbers(table, "width").tolist())
+        legend_over(figure, panels)
         caption = (
             f"{role}: inside {len(_models(table))} models. Solid: the first layer with the one at this distance. "
-            f"Dotted: mean over all pairs of layers at this distance. {_odd_one_out(table)} Grey: what means and "
-            f"spreads alone give, and the Pearson of 95 of 100 strangers. {null_said(table)}"
+            f"Dotted: mean over all pairs of layers at this distance. {_odd_one_out(table)} Broad grey: "
+            "what means and spreads alone give for the same pairs of layers; grey band: the Pearson of one pair of "
+            f"layers for 95 of 100 strangers. {null_said(table)}"
         )
         yield Picture(
             f"experiment-1-first-layer.{role}", f"The first layer as a baseline: {role}", caption, figure, (table,)
@@ -40,11 +66,22 @@ def first_layer(survey: Survey) -> Iterator[Picture]:
 
 
 def _odd_one_out(table: Table) -> str:
-    first, any_two = (
-        mean(numbers(where(table, baseline=name), "cosine_mean")) for name in ("layer-0", "equal-distance")
+    kinds = [where(table, baseline=name) for name in ("layer-0", "equal-distance")]
+    first, any_two = (_over_pairs(some, "cosine_mean") for some in kinds)
+    alone = [_over_pairs(some, "expected_cosine") for some in kinds]
+    digits = decimals(np.array([first, any_two]))
+    return (
+        f"Over all pairs, the cosine of the first layer with others is {first:.{digits}f} (from means alone "
+        f"{alone[0]:.{digits}f}), that of any two layers {any_two:.{digits}f} ({alone[1]:.{digits}f}): a baseline "
+        f"taken from the first layer alone is off by {any_two - first:+.{digits}f}."
     )
-    found = f"The cosine of the first layer with others is {first:.3f} on average, that of any two layers {any_two:.3f}"
-    return f"{found}: a baseline taken from the first layer alone is off by {any_two - first:+.3f}."
+
+
+def _over_pairs(table: Table, column: str) -> float:
+    """The mean over all pairs of layers, each counted once: rows at one distance weigh as many as they hold."""
+    found, weight = numbers(table, column), numbers(table, "n")
+    known = np.isfinite(found) & np.isfinite(numbers(table, "distance")) & (weight > 0)
+    return float(np.average(found[known], weights=weight[known])) if known.any() else float("nan")
 
 
 def equal_distance(survey: Survey) -> Iterator[Picture]:
@@ -56,13 +93,14 @@ def equal_distance(survey: Survey) -> Iterator[Picture]:
             for place, model in enumerate(_models(table)):
                 some = where(table, model=model, baseline="equal-distance")
                 _draw_distances(panel, some, metric, place, "-", band=True)
-            _draw_null(panel, table, metric, survey)
             panel.set_xlabel("distance in layers")
             panel.set_title(dict(METRICS)[metric], loc="left")
-        panels[0].legend()
+        pearson_bands(panels[1], numbers(table, "width").tolist())
+        legend_over(figure, panels)
         caption = (
-            f"{role}: all pairs of layers of one model at each distance, mean and one standard deviation. Grey: "
-            "the cosine that means and spreads alone give, and where the Pearson of 95 of 100 strangers lies. Black "
+            f"{role}: all pairs of layers of one model at each distance, mean and one standard deviation. Broad "
+            "grey: the cosine that means and spreads alone give for the same pairs of layers; grey band: where the "
+            "Pearson of one pair of layers lies for 95 of 100 strangers. Black "
             "dotted: the mean cosine over facing layers of different models, which means little where layers of one "
             f"model reach it too. {null_said(table)}"
         )
@@ -73,23 +111,8 @@ def _draw_across(panel: Axes, survey: Survey, role: str) -> None:
     if has(survey, "curves"):
         found = where(survey.table("curves"), role=role)
         if found.rows:
-            panel.axhline(mean(numbers(found, "cosine")), color="black", ls=":", lw=1.4)
-
-
-def _draw_null(panel: Axes, table: Table, metric: str, survey: Survey) -> None:
-    """The cosine of vectors with these means and spreads and no pattern; the Pearson of 95 of 100 strangers."""
-    if metric == "cosine":
-        without = numbers(where(table, baseline="means-only"), "cosine_mean")
-        panel.axhline(mean(without), color=NULL_COLOUR, ls="--", lw=1.6)
-    else:
-        _draw_pearson_null(panel, survey)
-
-
-def _draw_pearson_null(panel: Axes, survey: Survey) -> None:
-    widths = [model.hidden for model in survey.models if model.hidden]
-    half = 1.96 / np.sqrt(min(widths) - 1) if widths else 0.0
-    panel.axhspan(-half, half, color=NULL_COLOUR, alpha=0.25, lw=0)
-    panel.axhline(0, color=NULL_COLOUR, lw=0.8)
+            level = mean(numbers(found, "cosine"))
+            panel.axhline(level, color="black", ls=":", lw=1.4, label="facing layers of different models")
 
 
 def _by_role(survey: Survey) -> Iterator[tuple[str, Table]]:
@@ -112,6 +135,8 @@ def _draw_distances(panel: Axes, table: Table, metric: str, place: int, dash: st
     style = {**line_style(place), "linestyle": dash, "markersize": 3}
     label = values(table, "model")[0] if dash == "-" else None
     panel.plot(at, found, label=label, **style)
+    if metric == "cosine":
+        without_pattern(panel, at, numbers(table, "expected_cosine")[known])
     if band:
         panel.fill_between(at, found - spread, found + spread, color=colour(place), alpha=0.12, lw=0)
 
@@ -133,7 +158,7 @@ def pairs_at_one_layer(survey: Survey) -> Iterator[Picture]:
             panel.set_xlabel(dict(METRICS)[metric])
         expected = [_number(row["expected_cosine"]) for row in cell]
         panels[0].plot(expected, at, "|", color="black", ms=16, mew=2, label="from means alone")
-        half = [1.96 / np.sqrt(max(1.0, _number(row["n"]) - 1)) for row in cell]
+        half = [BEYOND / np.sqrt(max(1.0, _number(row["n"]) - 1)) for row in cell]
         panels[1].errorbar(
             np.zeros(len(at)), at, xerr=half, fmt="none", color="black", capsize=4, label="strangers, 95 %"
         )
@@ -159,62 +184,84 @@ def groups_by_layer(survey: Survey) -> Iterator[Picture]:
         figure, panels = page(2, 1)
         layers = distinct(table, "layer")
         for panel, metric in zip(panels, ("cosine", "pearson"), strict=True):
-            for place, ((one, other), some) in enumerate(grouped(table, "group_a", "group_b")):
+            for place, (name, some) in enumerate(_groups(table)):
                 at = [layers.index(layer) for layer in texts(some, "layer")]
                 found, spread = numbers(some, f"{metric}_mean"), numbers(some, f"{metric}_std")
-                panel.plot(at, found, label=_group(one, other), **line_style(place))
+                panel.plot(at, found, label=name, **line_style(place))
+                if metric == "cosine":
+                    without_pattern(panel, at, numbers(some, "expected_cosine"))
                 panel.fill_between(at, found - spread, found + spread, color=colour(place), alpha=0.12, lw=0)
             layer_ticks(panel, layers)
             panel.set_xlabel("layer")
             panel.set_title(dict(METRICS)[metric], loc="left")
-        _draw_expected(panels[0], survey, role, layers)
-        _draw_pearson_null(panels[1], survey)
-        panels[0].legend()
+        pearson_bands(panels[1], numbers(table, "width").tolist())
+        legend_over(figure, panels)
         caption = (
-            f"{role}: {span(layers)}, mean and one standard deviation over the pairs of models. {table.caption} "
-            f"{null_said(table)}"
+            f"{role}: {span(layers)}, mean and one standard deviation over the pairs of models. Broad grey: what means "
+            "and spreads alone give for the same pairs; grey band: where the Pearson of one pair lies for 95 of 100 "
+            f"strangers. {table.caption} {null_said(table)}"
         )
         yield Picture(f"experiment-4-layers.{role}", f"Groups of models by layer: {role}", caption, figure, (table,))
 
 
-def _draw_expected(panel: Axes, survey: Survey, role: str, layers: list[str]) -> None:
-    """The cosine that means and spreads alone give, over all pairs whose facing layers have one name."""
-    if not has(survey, "curves"):
-        return
-    by_layer = {
-        layer: mean(numbers(some, "expected_cosine"))
-        for (layer, other), some in grouped(where(survey.table("curves"), role=role), "layer_a", "layer_b")
-        if layer == other
-    }
-    found = [by_layer.get(layer, float("nan")) for layer in layers]
-    panel.plot(range(len(layers)), found, color=NULL_COLOUR, ls="--", lw=1.8, label="all, from means alone")
-
-
-def _group(one: str, other: str) -> str:
-    return f"among {one}" if one == other else f"{one} with {other}"
+def _groups(table: Table) -> list[tuple[str, Table]]:
+    """Every two groups by name; models of another width are another group, for no pair has one of each."""
+    several = len(distinct(table, "width")) > 1
+    found = []
+    for (one, other, width), some in grouped(table, "group_a", "group_b", "width"):
+        name = f"among {one}" if one == other else f"{one} with {other}"
+        found.append((f"{name}, width {width}" if several else name, some))
+    return found
 
 
 def groups_compared(survey: Survey) -> Iterator[Picture]:
     """Experiment 5: groups side by side, every layer a point, the mean over layers a bar."""
     for (role,), table in grouped(survey.table("groups"), "role"):
-        figure, panels = page(3, 1)
-        groups = list(grouped(table, "group_a", "group_b"))
+        groups = _groups(table)
+        names = [f"{name}\n{_pairs(some)}" for name, some in groups]
+        figure, panels = page(3, 1, names_room(names, across=0.08), sharey=True)
         for panel, (metric, title) in zip(panels, METRICS, strict=True):
             for place, (_, some) in enumerate(groups):
                 found = numbers(some, f"{metric}_mean")
-                panel.bar(place, mean(found), 0.6, color=colour(place), alpha=0.5)
-                panel.plot(place + np.linspace(-0.2, 0.2, found.size), found, ".", color="black", ms=4)
-            names = [f"{_group(*key)}\n{int(np.nanmax(numbers(some, 'n')))} pairs" for key, some in groups]
-            panel.set_xticks(range(len(groups)), names, fontsize=9)
+                if metric == "cosine":  # near 1 everywhere: bars from zero would hide how near
+                    panel.plot(mean(found), place, "D", color=colour(place), ms=11)
+                else:
+                    panel.barh(place, mean(found), 0.6, color=colour(place), alpha=0.5)
+                panel.plot(found, place + np.linspace(-0.2, 0.2, found.size), ".", color="black", ms=4)
             panel.set_title(title, loc="left")
+        _draw_group_nulls(panels, [some for _, some in groups])
+        panels[0].set_yticks(range(len(groups)), names, fontsize=9)
+        panels[0].invert_yaxis()
+        legend_over(figure, panels)
         caption = (
-            f"{role}: bars are means over {span(distinct(table, 'layer'))}, points are single layers. {table.caption} "
-            f"{null_said(table)}"
+            f"{role}: bars and diamonds are means over {span(distinct(table, 'layer'))}, points are single layers. "
+            "Grey: the mean cosine that means and spreads alone give for the same pairs, and where the Pearson of one "
+            f"pair at one layer lies for 95 of 100 strangers; L2 follows the scale. {table.caption} {null_said(table)}"
         )
         yield Picture(f"experiment-5-groups.{role}", f"Groups of models: {role}", caption, figure, (table,))
 
 
+def _pairs(table: Table) -> str:
+    most = int(np.nanmax(numbers(table, "n")))
+    return f"{most} pair{'s' * (most != 1)}"
+
+
+def _draw_group_nulls(panels: list[Axes], groups: list[Table]) -> None:
+    at = np.arange(len(groups))
+    expected = [mean(numbers(some, "expected_cosine")) for some in groups]
+    style: dict[str, Any] = {"color": NULL_COLOUR, "ls": "", "ms": 20, "mew": 3}
+    panels[0].plot(expected, at, marker="|", label="cosine from means and spreads alone", **style)
+    half = [BEYOND / np.sqrt(max(1.0, numbers(some, "width")[0] - 1)) for some in groups]
+    name = "Pearson of strangers, 95 %"
+    panels[1].errorbar(np.zeros(at.size), at, xerr=half, fmt="none", color=NULL_COLOUR, lw=3, capsize=8, label=name)
+
+
 BASELINES = ("equal-distance", "layer-0", "random-normal", "shuffled", "means-only")
+
+
+def _each_distance(table: Table, column: str) -> Numbers:
+    """Without the row that sums up the others."""
+    return numbers(table, column)[np.isfinite(numbers(table, "distance"))]
 
 
 def metrics_compared(survey: Survey) -> Iterator[Picture]:
@@ -227,7 +274,7 @@ def metrics_compared(survey: Survey) -> Iterator[Picture]:
         for panel, (metric, title) in zip(panels, METRICS, strict=True):
             found = [
                 numbers(across, metric),
-                *(numbers(where(table, baseline=name), f"{metric}_mean") for name in BASELINES),
+                *(_each_distance(where(table, baseline=name), f"{metric}_mean") for name in BASELINES),
             ]
             for place, some in enumerate(found):
                 known = some[np.isfinite(some)]

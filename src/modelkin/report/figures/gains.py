@@ -16,10 +16,11 @@ from modelkin.report.figures.canvas import (
     colour,
     empty_rest,
     layer_ticks,
+    legend_over,
     line_style,
     norm_along,
-    null_band,
     page,
+    pearson_bands,
     shape_for,
     shared_bar,
 )
@@ -28,6 +29,7 @@ from modelkin.report.figures.rows import (
     grouped,
     has,
     listed,
+    mean,
     null_said,
     numbers,
     span,
@@ -39,6 +41,7 @@ from modelkin.report.figures.rows import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+PAIRS = 20  # told apart by colour, dash and mark at most
 RIDGES = 16  # layers drawn at most; the table has all
 STATISTICS = (("mean", "mean"), ("std", "standard deviation"), ("min", "least"), ("max", "greatest"), ("l2", "L2 norm"))
 
@@ -49,7 +52,7 @@ def surface(survey: Survey) -> Iterator[Picture]:
         models = distinct(table, "model")
         across, down = shape_for(len(models))
         figure, panels = page(
-            across, down, Room(left=0.0, below=0.03, across=0.0, down=0.12), subplot_kw={"projection": "3d"}
+            across, down, Room(left=0.015, below=0.03, across=0.14, down=0.12), subplot_kw={"projection": "3d"}
         )
         norm = norm_along(numbers(table, "value"))
         drawn = None
@@ -86,6 +89,8 @@ def components(survey: Survey) -> Iterator[Picture]:
     """Figure 7: layers as points, as they are and with each layer's mean taken off, where scale no longer rules."""
     explained = survey.table("pca-explained") if has(survey, "pca-explained") else None
     models = [model.label for model in survey.models]
+    roles = distinct(survey.table("pca"), "role")
+    of = f"all surveyed norms ({listed(roles)})" if len(roles) > 1 else f"{roles[0]} of all models"
     for (role,), table in grouped(survey.table("pca"), "role"):
         kinds = [kind for kind in ("no", "yes") if kind in distinct(table, "centred")]
         figure, panels = page(
@@ -98,11 +103,14 @@ def components(survey: Survey) -> Iterator[Picture]:
         panels[0].legend(loc="upper left")
         caption = (
             f"{role}: every point is a layer, {span(distinct(table, 'layer'))}; large marks: first and last layer. "
+            f"The components are those of {of} together, of which {role} is drawn here. "
             f"{' '.join(said)} "
             f"{null_said(table)}"
         )
         data = (table,) if explained is None else (table, explained)
-        yield Picture(f"figure-07-components.{role}", f"Layers by principal components: {role}", caption, figure, data)
+        yield Picture(
+            f"figure-07-components.{role}", f"Layers by principal components of {of}: {role}", caption, figure, data
+        )
 
 
 def _explained(table: Table | None, kind: str, role: str) -> dict[str, tuple[float, float]]:
@@ -150,8 +158,8 @@ def statistics(survey: Survey) -> Iterator[Picture]:
             longest = max((distinct(one, "layer") for _, one in grouped(table, "model")), key=len)
             layer_ticks(panel, longest)
             panel.set_title(title, loc="left")
-        panels[0].legend()
-        panels[0].axhline(1, color=NULL_COLOUR, ls="--", lw=1.2)
+        panels[0].axhline(1, color=NULL_COLOUR, ls="--", lw=1.2, label="where training starts")
+        legend_over(figure, panels)
         for panel in panels[3:]:
             panel.set_xlabel("layer")
         n = listed([f"{int(count):,}" for count in sorted(set(numbers(table, "n")))])
@@ -205,29 +213,59 @@ def _draw_ridges(panel: Axes, table: Table, layers: list[str], tint: str) -> Non
 def input_minus_post(survey: Survey) -> Iterator[Picture]:
     """Figure 10: the difference of the two norms inside a layer, and whether two models share its pattern."""
     table, pairs = survey.table("input-minus-post"), survey.table("input-minus-post-pairs")
-    figure, panels = page(2, 1)
+    figure, panels = page(3, 1, Room(across=0.18), width_ratios=(1, 1, 0.42))
+    layers = distinct(table, "layer")
     for place, ((model,), one) in enumerate(grouped(table, "model")):
-        at, middle, spread_of = np.arange(len(one.rows)), numbers(one, "mean"), numbers(one, "std")
+        at, middle, spread_of = _at(one, layers), numbers(one, "mean"), numbers(one, "std")
         panels[0].plot(at, middle, label=model, **line_style(place))
         panels[0].fill_between(at, middle - spread_of, middle + spread_of, color=colour(place), alpha=0.12, lw=0)
-    for place, ((a, b), one) in enumerate(grouped(pairs, "a", "b")):
-        panels[1].plot(np.arange(len(one.rows)), numbers(one, "pearson"), label=f"{a} · {b}", **line_style(place))
-    layers = distinct(table, "layer")
-    widths = [model.hidden for model in survey.models if model.hidden]
-    if widths:
-        null_band(panels[1], [0, max(1, len(layers) - 1)], [1.96 / np.sqrt(min(widths) - 1)] * 2, "strangers, 95 %")
+    said = _draw_pairs(panels[1], pairs, layers)
+    hidden = {model.label: model.hidden or 0 for model in survey.models}
+    pearson_bands(panels[1], [hidden.get(a, 0) for a in distinct(pairs, "a")])
     for panel, title in zip(
-        panels, ("input − post: mean, and one standard deviation", "Pearson of input − post"), strict=True
+        panels, ("input − post: mean, and one standard deviation", "Pearson of input − post"), strict=False
     ):
         layer_ticks(panel, layers)
         panel.set_title(title, loc="left")
         panel.set_xlabel("layer")
-    panels[0].legend()
-    if len(list(grouped(pairs, "a", "b"))) <= 20:
-        panels[1].legend(fontsize=8, ncols=2)
+    panels[1].set_xlabel("layer of the first model")
+    _legends_beside(panels)
+    count = len(list(grouped(pairs, "a", "b")))
     caption = (
-        f"All dimensions, {span(layers)}, {len(list(grouped(pairs, 'a', 'b')))} pairs of models. Grey: where the "
-        "Pearson of one layer lies for 95 of "
-        f"100 strangers. {null_said(pairs)}"
+        f"All dimensions, {span(layers)}, {count} pair{'s' * (count != 1)} of models{said}. Grey: where the "
+        f"Pearson of one layer lies for 95 of 100 strangers. {null_said(pairs)}"
     )
     yield Picture("figure-10-input-minus-post", "Input norm minus post norm", caption, figure, (table, pairs))
+
+
+def _at(table: Table, layers: list[str]) -> list[int]:
+    """The place of every row on an axis of layers."""
+    return [layers.index(layer) for layer in texts(table, "layer")]
+
+
+def _draw_pairs(panel: Axes, pairs: Table, layers: list[str]) -> str:
+    """Every pair at its layers. Of many, those farthest from zero have names; what the caption says of the others."""
+    every = list(grouped(pairs, "a", "b"))
+    far = sorted(range(len(every)), key=lambda n: -mean(np.nan_to_num(np.abs(numbers(every[n][1], "pearson")))))
+    named = sorted(far[:PAIRS])
+    for n in sorted(far[PAIRS:]):
+        panel.plot(_at(every[n][1], layers), numbers(every[n][1], "pearson"), color="#bbbbbb", lw=0.8)
+    for place, n in enumerate(named):
+        (a, b), one = every[n]
+        panel.plot(_at(one, layers), numbers(one, "pearson"), label=f"{a} · {b}", **line_style(place))
+    left = len(every) - len(named)
+    return f", the {PAIRS} farthest from zero by name, {left} others pale" if left else ""
+
+
+def _legends_beside(panels: list[Axes]) -> None:
+    """Models above and pairs below, in the third panel, which holds nothing else."""
+    from matplotlib.legend import Legend
+
+    side = panels[2]
+    side.axis("off")
+    for panel, title in zip(panels, ("models", "pairs"), strict=False):
+        marks, names = panel.get_legend_handles_labels()
+        size = 8 if max(map(len, names), default=0) < 36 else 6
+        legend = Legend(side, marks, names, title=title, fontsize=size, frameon=False, borderaxespad=0)
+        legend.set_loc("upper left" if title == "models" else "lower left")
+        side.add_artist(legend)

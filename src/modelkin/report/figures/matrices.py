@@ -22,7 +22,7 @@ from modelkin.report.figures.canvas import (
     shape_for,
     side_bar,
 )
-from modelkin.report.figures.rows import cells, labelled, listed, named_parts, spread
+from modelkin.report.figures.rows import cells, decimals, labelled, listed, named_parts, spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -129,19 +129,19 @@ def _draw(panel: Axes, matrix: Matrix) -> None:
 
 
 def _write_cells(panel: Axes, found: np.ndarray, same: np.ndarray, image: object) -> None:
+    digits = decimals(np.where(same, np.nan, found))
     for (i, j), value in np.ndenumerate(found):
         if np.isfinite(value) and not same[i, j]:
             red, green, blue, _ = image.cmap(image.norm(value))  # type: ignore[attr-defined]
             ink = "white" if 0.3 * red + 0.59 * green + 0.11 * blue < 0.5 else "black"
-            panel.text(j, i, _short(value), ha="center", va="center", color=ink, fontsize=8 if len(found) < 5 else 6)
+            panel.text(
+                j, i, _short(value, digits), ha="center", va="center", color=ink, fontsize=8 if len(found) < 5 else 6
+            )
 
 
-def _short(value: float) -> str:
-    """Three digits in the width of a cell."""
-    return (
-        f"{value:.3f}".replace("0.", ".", 1)
-        if abs(value) < 1
-        else f"{value:.2f}"
-        if abs(value) < 10
-        else f"{value:.0f}"
-    )
+def _short(value: float, digits: int) -> str:
+    """At least three digits in the width of a cell, and as many as tell the cells apart."""
+    if abs(value) >= 10:
+        return f"{value:.0f}"
+    written = f"{value:.{digits}f}"
+    return written.replace("0.", ".", 1) if written.lstrip("-").startswith("0.") else written

@@ -11,13 +11,16 @@ from modelkin.records import Matrix, Survey, Table
 from modelkin.report.figures.canvas import (
     ACROSS,
     ALONG,
+    BEYOND,
     NULL_COLOUR,
     Picture,
     Room,
     colour,
     empty_rest,
     heat,
+    in_words,
     layer_ticks,
+    legend_over,
     names_room,
     norm_across,
     norm_along,
@@ -49,7 +52,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PER_PAGE = 6
-BEYOND = 1.96  # 95 of 100 strangers lie within so many standard errors
 
 
 def bars(survey: Survey) -> Iterator[Picture]:
@@ -281,19 +283,15 @@ def changes(survey: Survey) -> Iterator[Picture]:
         ):
             panel.set_title(title, loc="left")
             panel.set_xlabel(f"layer of {a}")
-        panels[1].set_yscale("log")
-        panels[2].set_yscale("log")
-        panels[0].set_ylim(bottom=0)
-        for panel in panels:
-            if panel.get_legend_handles_labels()[0]:
-                panel.legend()
+        panels[0].set_ylim(0, None if np.nansum(numbers(table, "changed")) else 1)
+        _draw_line_kinds(panels, table)
+        legend_over(figure, panels)
         answers = ", ".join(f"{role} {listed(distinct(where(table, role=role), 'answer'))}" for role in roles)
         caption = (
             f"{span(distinct(table, 'layer_a'))}; answers: {answers}. Dashed: the least mean difference that shows, "
-            "one value moved "
-            "by one step. A step doubles where gains cross a power of two, so fewer values seem to change in layers "
-            "with larger "
-            "gains. Layers without any difference are left out of the logarithmic panels. " + null_said(table)
+            "one value moved by one step at the median size. A step doubles where gains cross a power of two, so fewer "
+            "values seem to change in layers with larger gains. Layers without any difference are left out of "
+            f"the logarithmic panels. {null_said(table)}"
         )
         shown = _together([where(table, role=role) for role in roles])
         yield Picture(
@@ -306,16 +304,27 @@ def _draw_changes(panels: list[Axes], table: Table, role: str, layers: list[str]
     place, count = of
     tint = colour(place)
     at, n = np.array([layers.index(layer) for layer in texts(table, "layer_a")]), numbers(table, "n")
-    changed = numbers(table, "changed")
-    share = changed / n if all(isinstance(v, int) for v in values(table, "changed")) else changed
-    panels[0].bar(at + (place - (count - 1) / 2) * 0.8 / count, share, 0.8 / count, color=tint, label=role)
+    shift = (place - (count - 1) / 2) * 0.8 / count
+    panels[0].bar(at + shift, numbers(table, "changed"), 0.8 / count, color=tint, label=role)
     style: dict[str, Any] = {"color": tint, "marker": "o", "ms": 4, "lw": 1.4}
-    panels[1].plot(at, _positive(numbers(table, "mean_abs")), label=role, **style)
-    panels[1].plot(at, numbers(table, "smallest_update") / n, color=tint, ls="--", lw=1)
-    panels[2].plot(at, _positive(numbers(table, "mean_ulps")), label=f"{role}, mean", **style)
-    panels[2].plot(at, _positive(numbers(table, "largest_ulps")), color=tint, ls=":", lw=1.4, label=f"{role}, largest")
+    panels[1].plot(at, _positive(numbers(table, "mean_abs")), **style)
+    panels[1].plot(at, 2 * numbers(table, "smallest_update") / n, color=tint, ls="--", lw=1)  # which is half a step
+    panels[2].plot(at, _positive(numbers(table, "mean_ulps")), **style)
+    panels[2].plot(at, _positive(numbers(table, "largest_ulps")), color=tint, ls=":", lw=1.4)
     for panel in panels:
         layer_ticks(panel, [layer or "outside" for layer in layers])
+
+
+def _draw_line_kinds(panels: list[Axes], table: Table) -> None:
+    """A logarithmic scale where there is something above zero; what the lines are, whatever their colour."""
+    for panel, dash, name in ((panels[1], "--", "one value moved by one step"), (panels[2], ":", "largest of a layer")):
+        drawn = [np.asarray(line.get_ydata(), dtype=np.float64) for line in panel.get_lines()]
+        if any(np.isfinite(found).any() for found in drawn):
+            panel.set_yscale("log")
+            panel.plot([], [], color=NULL_COLOUR, ls=dash, label=name)
+        else:
+            some = np.nansum(numbers(table, "changed")) > 0
+            in_words(panel, "no steps to count between\nthese number formats" if some else "no value differs")
 
 
 def _positive(found: np.ndarray) -> np.ndarray:
@@ -331,7 +340,7 @@ def decay(survey: Survey) -> Iterator[Picture]:
         names = [f"{a} · {b}" for (a, b), _ in pairs]
         figure, panels = page(2, 1, names_room(names, across=0.08), sharey=True)
         for place, (_, table) in enumerate(pairs):
-            half = len(table.rows) // 2
+            half = (len(table.rows) + 1) // 2  # as in the table of layer pairs
             for panel, metric in zip(panels, ("cosine", "pearson"), strict=True):
                 found = numbers(table, metric)
                 ends = mean(found[:half]), mean(found[half:])

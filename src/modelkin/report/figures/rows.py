@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -82,6 +83,21 @@ def _letters(text: str) -> str:
 
 def safe(text: str) -> str:
     return "".join(c if c.isalnum() or c in "-_" else "-" for c in text) or "none"
+
+
+def file_stem(name: str, most: int = 200) -> str:
+    """`name` if a folder can hold it with its ending; else its beginning, and a hash by which it stays its own."""
+    encoded = name.encode()
+    if len(encoded) <= most:
+        return name
+    return f"{encoded[: most - 13].decode(errors='ignore')}-{hashlib.sha256(encoded).hexdigest()[:12]}"
+
+
+def decimals(found: Numbers, least: int = 3, most: int = 8) -> int:
+    """After the point: so many that different numbers look different, and two digits of how far they differ."""
+    known = found[np.isfinite(found)]
+    reach = float(np.ptp(known)) if known.size else 0.0
+    return least if reach == 0 else int(np.clip(1 - np.floor(np.log10(reach)), least, most))
 
 
 def spread(found: Sequence[str], most: int) -> list[str]:

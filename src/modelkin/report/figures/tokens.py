@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from modelkin.records import Survey, Table
-from modelkin.report.figures.canvas import NULL_COLOUR, Picture, colour, names_room, page
+from modelkin.report.figures.canvas import NULL_COLOUR, Picture, Room, colour, names_room, page
 from modelkin.report.figures.rows import grouped, has, null_said, numbers, safe, values, where
 
 if TYPE_CHECKING:
@@ -25,22 +25,23 @@ def embeddings(survey: Survey) -> Iterator[Picture]:
     tokens = survey.table("tokens")
     for (a, b), table in grouped(tokens, "a", "b"):
         summary = where(survey.table("embeddings"), a=a, b=b) if has(survey, "embeddings") else None
-        figure, panels = page(2, 1)
-        _histogram(panels[0], numbers(table, "cosine"), colour(0), "shared tokens")
+        figure, panels = page(2, 1, Room(below=0.2))
         held = where(table, held_out="yes")
-        _histogram(panels[1], numbers(held, "cosine_after_alignment"), colour(1), "held-out tokens")
         if summary is not None and summary.rows:
             for column, name, place in LINES:
                 _line(panels[0], numbers(summary, column)[0], f"mean of {name}", colour(place))
             _line(panels[1], numbers(summary, "aligned_null")[0], "mean after aligning shuffled tokens", NULL_COLOUR)
             _line(panels[1], numbers(summary, "aligned_train")[0], "mean of the fitted tokens", colour(2))
         panels[0].axvline(0, color=NULL_COLOUR, lw=1)
+        _histogram(panels[0], numbers(table, "cosine"), colour(0), "shared tokens")
+        _histogram(panels[1], numbers(held, "cosine_after_alignment"), colour(1), "held-out tokens")
         panels[0].set_title("cosine of the two rows of a token", loc="left")
         panels[1].set_title("after a rotation fitted on other tokens", loc="left")
         for panel in panels:
             panel.set_xlabel("cosine")
             panel.set_ylabel("tokens")
-            panel.legend(loc="best")
+            if panel.get_legend_handles_labels()[0]:
+                panel.legend(loc="upper left", bbox_to_anchor=(-0.02, -0.11), borderaxespad=0, frameon=False)
         caption = (
             f"{a} and {b}: {len(table.rows)} shared tokens drawn, {len(held.rows)} of them held out. "
             f"{null_said(tokens)}"
@@ -52,15 +53,15 @@ def embeddings(survey: Survey) -> Iterator[Picture]:
 
 
 def _histogram(panel: Axes, found: np.ndarray, tint: str, label: str) -> None:
+    """Bins are shares of all that the panel shows, the lines drawn before among it: no bar is too thin to see."""
     known = found[np.isfinite(found)]
     if known.size:
-        panel.hist(
-            known,
-            bins=min(60, max(10, known.size // 6)),
-            color=tint,
-            alpha=0.7,
-            label=f"{known.size} {label}, mean {known.mean():.3g}",
-        )
+        lines = [float(np.asarray(line.get_xdata(), dtype=np.float64)[0]) for line in panel.get_lines()]
+        low, high = min(known.min(), *lines, known.max()), max(known.max(), *lines, known.min())
+        if high - low < 1e-9:
+            low, high = low - 0.05, high + 0.05
+        said = f"{known.size} {label}, mean {known.mean():.5g}, standard deviation {known.std():.2g}"
+        panel.hist(known, bins=min(60, max(20, known.size // 6)), range=(low, high), color=tint, alpha=0.7, label=said)
 
 
 def _line(panel: Axes, value: float, name: str, tint: str) -> None:

@@ -13,7 +13,9 @@ from modelkin.report.figures.canvas import (
     Picture,
     colour,
     empty_rest,
+    in_words,
     layer_ticks,
+    legend_over,
     line_style,
     names_room,
     null_band,
@@ -123,7 +125,7 @@ def routers(survey: Survey) -> Iterator[Picture]:
     for (a, b), one in grouped(table, "a", "b"):
         figure, panels = page(2, 1)
         at, layers = np.arange(len(one.rows)), texts(one, "layer_a")
-        middle, spread = numbers(one, "aligned_null_mean"), numbers(one, "aligned_null_std")
+        middle, spread = numbers(one, "renumbered_mean"), numbers(one, "renumbered_std")
         panels[0].fill_between(
             at,
             middle - 1.96 * spread,
@@ -131,7 +133,7 @@ def routers(survey: Survey) -> Iterator[Picture]:
             color=NULL_COLOUR,
             alpha=0.3,
             lw=0,
-            label="strangers after matching, 95 %",
+            label="renumbered, after matching, 95 %",
         )
         panels[0].plot(at, middle, color=NULL_COLOUR, lw=1)
         panels[0].plot(at, numbers(one, "cosine"), label="same numbers", **line_style(0))
@@ -146,8 +148,9 @@ def routers(survey: Survey) -> Iterator[Picture]:
             panel.set_xlabel(f"layer of {a}")
             panel.legend()
         caption = (
-            f"{a} and {b}, {span(layers)}. Matching rows at its best lifts the cosine of strangers too: only what "
-            "exceeds the grey band counts. "
+            f"{a} and {b}, {span(layers)}. Grey: the same rows with the hidden axes of one model renumbered, and "
+            "matched likewise; matching rows at its best lifts the cosine of strangers too, and only what exceeds the "
+            "band counts. "
             f"{null_said(table)}"
         )
         yield Picture(f"routers.{safe(a)}.{safe(b)}", f"{a} and {b}: routers and experts", caption, figure, (one,))
@@ -173,7 +176,9 @@ def byte_counts(survey: Survey) -> Iterator[Picture]:
     panels[0].invert_yaxis()
     panels[0].set_xlabel("share of tensors")
     panels[0].set_xlim(0, 1)
-    panels[0].legend(loc="lower right")
+    if np.nansum(numbers(table, "equal")) == 0:
+        in_words(panels[0], f"none of {int(np.nansum(numbers(table, 'tensors'))):,} tensors is equal byte for byte")
+    legend_over(figure, panels)
     caption = (
         "Pale: equal byte for byte; full: equal and counted, since neither constant nor fixed by the config. "
         f"{table.caption} {null_said(table)}"

@@ -1,0 +1,97 @@
+"""What a comparison would read, in lines for a reader: `--dry-run`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+
+from modelkin.fingerprints import weights
+from modelkin.inspection import SMALL_FILE
+from modelkin.questions import CannotAsk, Cuts, Pair, every_neuron
+from modelkin.questions.copies import ID as COPIES
+from modelkin.questions.identity import worth_hashing
+from modelkin.questions.stored_tensors import is_nameless, sides_of
+from modelkin.questions.whole_tensors import STANDARD_BYTES
+from modelkin.records import Unanswered
+from modelkin.sampling.readings import bytes_of
+from modelkin.sources.local import LocalSource
+
+Sizes = tuple[int, int]  # bytes of a and of b
+
+
+def plan_lines(pair: Pair, wanted: Mapping[str, Cuts | Unanswered], is_one_place: bool) -> list[str]:
+    """A line a question, then what is read besides, then the sum a model."""
+    lines = [_asked(pair, question, cuts) for question, cuts in wanted.items()]
+    sums = [_together(pair, wanted)]
+    for line, sizes in () if is_one_place else _besides(pair):
+        lines.append(line)
+        sums.append(sizes)
+    a, b = (sum(side) for side in zip(*sums, strict=True))
+    most = "" if pair.budget == "quick" else "at most "
+    more = ", and more where layers were moved" if pair.budget == "full" and not is_one_place else ""
+    return [*lines, f"all together: {most}{a:,} bytes of the weights of A, {most}{b:,} of those of B{more}"]
+
+
+def _besides(pair: Pair) -> Iterator[tuple[str, Sizes]]:
+    """What depends on what is found. Hashing a local file is told, and not counted as reading weights."""
+    if pair.budget == "quick":
+        return
+    if pair.budget == "full":
+        yield _every_neuron(pair)
+        yield _whole_tensors(pair)
+        yield from _hashing(pair, "")
+        return
+    if is_nameless(pair.a) or is_nameless(pair.b):
+        yield _whole_tensors(pair, STANDARD_BYTES)
+    if worth_hashing(weights(pair.a), weights(pair.b), True):
+        yield from _hashing(pair, ", if no row that was read of one differs from the other's")
+
+
+def _asked(pair: Pair, question: str, cuts: Cuts | Unanswered) -> str:
+    if isinstance(cuts, Unanswered):
+        return f"{question}: not asked, {cuts.unanswered}"
+    sizes = [bytes_of(anatomy, side) for anatomy, side in zip((pair.a, pair.b), cuts, strict=True)]
+    return f"{question}: {len(cuts[0])} + {len(cuts[1])} ranges, {sizes[0]:,} + {sizes[1]:,} bytes"
+
+
+def _together(pair: Pair, wanted: Mapping[str, Cuts | Unanswered]) -> Sizes:
+    """What two questions want is read once."""
+    asked = [cuts for cuts in wanted.values() if not isinstance(cuts, Unanswered)]
+    a, b = (dict.fromkeys(chain.from_iterable(cuts[side] for cuts in asked)) for side in (0, 1))
+    return bytes_of(pair.a, a), bytes_of(pair.b, b)
+
+
+def _every_neuron(pair: Pair) -> tuple[str, Sizes]:
+    """Facing layers alone: which others the layer map will choose, nobody knows yet."""
+    try:
+        tasks = every_neuron.tasks(pair, {}, None)
+    except CannotAsk as reason:
+        return f"{every_neuron.ID}: not asked, {reason}", (0, 0)
+    sizes = [every_neuron.bytes_of(pair, task) for task in tasks]
+    a, b = sum(size[0] for size in sizes), sum(size[1] for size in sizes)
+    number = "1 pair" if len(tasks) == 1 else f"{len(tasks)} pairs"
+    return f"{every_neuron.ID}: {number} of layers, {a:,} + {b:,} bytes, more where layers were moved", (a, b)
+
+
+def _whole_tensors(pair: Pair, limit: int | None = None) -> tuple[str, Sizes]:
+    sides = sides_of(pair.a, pair.b, limit)
+    least = [side.least_bytes() for side in sides]
+    most = [side.most_bytes() for side in sides]
+    text = (
+        f"{COPIES}: a row of {len(sides[0].tensors):,} + {len(sides[1].tensors):,} tensors, {least[0]:,} + "
+        f"{least[1]:,} bytes; up to {most[0]:,} + {most[1]:,} where they begin alike"
+    )
+    return text, (most[0], most[1])
+
+
+def _hashing(pair: Pair, condition: str) -> Iterator[tuple[str, Sizes]]:
+    whole = pair.budget == "full"
+    sizes = [
+        fact.size
+        for anatomy in (pair.a, pair.b)
+        if isinstance(anatomy.checkpoint.source, LocalSource)
+        for fact in (anatomy.checkpoint.source.files().values() if whole else weights(anatomy))
+        if fact.sha256 is None and (whole or fact.size > SMALL_FILE)
+    ]
+    if sizes:
+        yield f"sha256 of {'' if whole else 'the weights in '}local files: {sum(sizes):,} bytes{condition}", (0, 0)

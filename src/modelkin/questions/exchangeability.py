@@ -1,0 +1,101 @@
+"""May the rows of a set stand in any order? Two things that a formula leaves behind, and training does not.
+
+Zeros in the same places: a mask that belongs to the architecture, bands or blocks tell the index of a row by what it
+does not read. Of two models that both hold many zeros, the zeros of rows at equal index must not agree better than
+those of rows in any other order. They do agree where one model continues another that was pruned, too: but then the
+numbers between them agree as well, which a mask does not bring about.
+
+An index that means something: in one model rows at equal index of different layers must not know each other. One model
+whose indices mean nothing is enough, for then the law holds whatever the other is like; so both must fail.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr
+
+from modelkin.questions.gains import ALARM, evenly
+from modelkin.records import Assumption
+from modelkin.stats import index_meaning
+from modelkin.stats.arrays import unit_rows
+
+MANY = 0.01  # share of zeros in both models from which on their places are looked at
+MOST_SETS = 8  # of a model, evenly spaced: 28 pairs
+FEWEST_SIGNS, SAME_SIGNS = 200, 0.75  # numbers between the zeros; half of them have one sign between strangers
+
+
+class Zeros(msgspec.Struct, frozen=True):
+    """Zeros of rows at equal index: of a, of b, in how many numbers.
+
+    `excess`: how many more stand in one place than if the rows stood in any order, which varies by `variance`. `same`
+    of the `both` places that are zero in neither model hold numbers of one sign.
+    """
+
+    a: int = 0
+    b: int = 0
+    numbers: int = 0
+    excess: float = 0.0
+    variance: float = 0.0
+    same: int = 0
+    both: int = 0
+
+    def __add__(self, other: Zeros) -> Zeros:
+        return Zeros(
+            *(x + y for x, y in zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True))
+        )
+
+
+def zeros(left: ArrayLike, right: ArrayLike) -> Zeros:
+    """Of rows (n, p) of a and of b, those without variance left out. Places are compared where both have many zeros."""
+    first, second = np.asarray(left), np.asarray(right)
+    alive = (np.ptp(first, axis=1) > 0) & (np.ptp(second, axis=1) > 0) if first.size else np.zeros(0, np.bool_)
+    first, second = first[alive], second[alive]
+    mine, theirs = first == 0, second == 0
+    counts = int(mine.sum()), int(theirs.sum()), int(first.size)
+    if len(first) < 2 or min(counts[:2]) < MANY * counts[2]:
+        return Zeros(*counts)
+    table = (mine.astype(np.float32) @ theirs.T.astype(np.float32)).astype(np.float64)
+    centred = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
+    signs = np.sign(first[~mine & ~theirs]) == np.sign(second[~mine & ~theirs])
+    variance = float(np.sum(centred**2)) / (len(table) - 1)
+    return Zeros(*counts, float(np.trace(centred)), variance, int(signs.sum()), int(signs.size))
+
+
+def zeros_apart(found: Iterable[Zeros]) -> tuple[Assumption, ...]:
+    """Nothing to say where one of the models has hardly any zeros."""
+    total = sum(found, Zeros())
+    if not total.numbers or min(total.a, total.b) < MANY * total.numbers:
+        return ()
+    p = float(ndtr(-total.excess / math.sqrt(total.variance))) if total.variance > 0 else 1.0
+    if p >= ALARM:
+        return (Assumption(f"zeros of rows at equal index stand in places of their own (p = {p:.2g})", True),)
+    share = total.same / max(1, total.both)
+    alike = total.both >= FEWEST_SIGNS and share >= SAME_SIGNS
+    text = "zeros do not tell the index of a row: they stand in the same places in both models"
+    told = f"of the numbers between them {share:.0%} have one sign (strangers: 50%)"
+    return (Assumption(f"{text} (p = {p:.1g}), {'but' if alike else 'and'} {told}", alike),)
+
+
+def described(parts: Sequence[NDArray[np.floating]]) -> NDArray[np.float64]:
+    """Rows of several matrices that belong to one neuron each, one after the other, all of length one."""
+    return np.concatenate([unit_rows(np.asarray(part, np.float64)) for part in parts], axis=1)
+
+
+def index_means_nothing(
+    a: Sequence[NDArray[np.floating]], b: Sequence[NDArray[np.floating]], rng: np.random.Generator
+) -> Assumption:
+    """Sets of rows of each model, one a layer or head: the same part of the model in all of them."""
+    text = "the index of a row means nothing in one model at least"
+    if min(len(a), len(b)) < 2:
+        return Assumption(f"{text} (too few layers to tell)")
+    checks = [index_meaning(evenly(list(sets), MOST_SETS), rng) for sets in (a, b)]
+    if not all(check.n for check in checks):
+        return Assumption(f"{text} (too few rows to tell)")
+    shown = " and ".join(f"p = {check.pvalue:.2g} in {who}" for who, check in zip("AB", checks, strict=True))
+    held = any(check.pvalue >= ALARM for check in checks)
+    return Assumption(f"{text} (rows at equal index of different layers are not alike: {shown})", held)

@@ -1,0 +1,122 @@
+"""The seal of a record, and a forged identity under a new one."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from modelkin.cli import main
+from modelkin.compare import CompareOptions, compare
+from modelkin.demo import bundled
+from modelkin.errors import ModelkinError
+from modelkin.questions.identity import SAME_PLACE
+from modelkin.records import Comparison, Evidence
+from modelkin.records.comparison import sealed
+from modelkin.report.files import to_json
+from modelkin.sources import ReadOptions
+from modelkin.verdict import judge
+from modelkin.verify import read_comparison, verify
+
+Record = dict[str, Any]
+
+
+@cache
+def compared(a: str = "dune", b: str = "heath", budget: Any = "quick") -> Comparison:
+    models = bundled()
+    return compare(str(models[a]), str(models[b]), CompareOptions(budget, reading=ReadOptions(cache=False)))
+
+
+def record(budget: Any = "quick") -> Record:
+    whole: Record = json.loads(to_json(compared(budget=budget)))
+    return whole
+
+
+def verified(folder: Path, whole: Record) -> Any:
+    path = folder / "record.json"
+    path.write_text(json.dumps(whole))
+    return CliRunner().invoke(main, ["verify", str(path)])
+
+
+@pytest.mark.parametrize("budget", ["quick", "standard"])
+def test_any_altered_entry_breaks_the_seal(budget: str) -> None:
+    """Also what nothing else is worked out from: versions, costs, texts, answers that need the models."""
+    whole = record(budget)
+    places = [path for path in entries_of(whole) if path[0] not in ("rows", "sha256")]
+    assert len(places) > 100
+    for path in places[:: max(1, len(places) // 150)]:
+        edited: Any = json.loads(json.dumps(whole))
+        inner = edited
+        for key in path[:-1]:
+            inner = inner[key]
+        inner[path[-1]] = another(inner[path[-1]])
+        try:
+            found = verify(msgspec.convert(edited, Comparison))
+        except (ModelkinError, msgspec.ValidationError):
+            continue
+        assert "sha256" in [difference.where for difference in found], path
+
+
+def entries_of(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    if isinstance(value, dict | list):
+        inner = value.items() if isinstance(value, dict) else enumerate(value)
+        return [found for key, one in inner for found in entries_of(one, (*path, key))]
+    return [path]
+
+
+def another(value: Any) -> Any:
+    if isinstance(value, bool):
+        return not value
+    if value is None:
+        return 0.5
+    return value + "x" if isinstance(value, str) else value + 1 if isinstance(value, int) else value * 1.001 + 1e-6
+
+
+def test_a_broken_seal_is_told_in_words(tmp_path: Path) -> None:
+    whole = record()
+    whole["cost"]["seconds"] += 1
+    done = verified(tmp_path, whole)
+    assert done.exit_code == 1
+    assert done.output.endswith("the record was altered after it was written\n")
+    del whole["sha256"]
+    assert verified(tmp_path, whole).exit_code == 1
+
+
+def test_the_seal_survives_another_spelling_of_the_same_json(tmp_path: Path) -> None:
+    path = tmp_path / "small.json"
+    path.write_text(json.dumps(dict(reversed(record("standard").items())), ensure_ascii=True, separators=(",", ":")))
+    assert verify(read_comparison(path)) == ()
+
+
+def forged(comparison: Comparison, **changes: Any) -> Comparison:
+    """An identity that was not found, with the verdict that follows from it and a new seal."""
+    identity = next(answer for answer in comparison.answers if answer.question == "identity")
+    assert isinstance(identity, Evidence)
+    claimed = msgspec.structs.replace(identity, statistic=1.0, effect=1.0, grade="A", **changes)
+    answers = (claimed, *(answer for answer in comparison.answers if answer is not identity))
+    verdict = judge(answers, depths=(comparison.a.layers, comparison.b.layers), budget=comparison.budget)
+    assert verdict.kinds[0].kind == "identical"
+    return sealed(msgspec.structs.replace(comparison, answers=answers, verdict=verdict))
+
+
+@pytest.mark.parametrize("budget", ["quick", "standard"])
+def test_a_forged_identity_contradicts_the_hashes_of_the_files(budget: str) -> None:
+    whole = compared("dune", "grove", budget)
+    told = {difference.where for difference in verify(forged(whole))}
+    assert told >= {"answers.identity.statistic", "answers.identity.effect", "answers.identity.grade"}
+
+
+def test_one_place_is_not_believed_where_rows_differ() -> None:
+    whole = compared("dune", "grove")
+    nameless = [
+        msgspec.structs.replace(side, files=tuple(msgspec.structs.replace(f, sha256=None) for f in side.files))
+        for side in (whole.a, whole.b)
+    ]
+    whole = msgspec.structs.replace(whole, a=nameless[0], b=nameless[1])
+    told = {difference.where for difference in verify(forged(whole, assumptions=(SAME_PLACE,)))}
+    assert "answers.identity" in told
