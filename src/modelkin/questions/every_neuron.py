@@ -35,9 +35,8 @@ import msgspec
 import numpy as np
 
 from modelkin.architectures import Anatomy
-from modelkin.questions.exchangeability import index_means_nothing, zeros_apart
+from modelkin.questions.exchangeability import in_no_order, index_means_nothing, zeros_apart
 from modelkin.questions.experts import ALIKE, repeated
-from modelkin.questions.gains import ALARM
 from modelkin.questions.neuron_stream import (
     BLOCK,
     GROUP_NUMBERS,
@@ -53,7 +52,7 @@ from modelkin.questions.neuron_stream import (
 from modelkin.questions.question import CannotAsk, Pair, weighed
 from modelkin.records import Assumption, Evidence, LayerFinding, Role, Significance, Slot
 from modelkin.sampling.facing import facing
-from modelkin.stats import better_of, importance_order, surest_fixed_points, total_fixed_points
+from modelkin.stats import better_of, surest_fixed_points, total_fixed_points
 
 ID = "every-neuron"
 FEWEST_NEURONS = 8
@@ -188,7 +187,7 @@ def answer(layers: Sequence[LayerCalls], layers_of_b: int, rng: np.random.Genera
         ID,
         "neurons",
         judged,
-        (*_unsorted(facing_ones, rng), *_renumbered(facing_ones, rng), *_remarks(layers, apart)),
+        (_unsorted(facing_ones, rng), *_renumbered(facing_ones, rng), *_remarks(layers, apart)),
         statistic=float(best.fixed),
         n=best.n,
         effect=float(np.median(effects)) if effects else None,
@@ -347,12 +346,11 @@ def _renumbered(layers: Sequence[LayerCalls], rng: np.random.Generator) -> Itera
     yield from zeros_apart(calls.zeros for layer in layers for calls in layer.calls)
 
 
-def _unsorted(layers: Sequence[LayerCalls], rng: np.random.Generator) -> Iterator[Assumption]:
+def _unsorted(layers: Sequence[LayerCalls], rng: np.random.Generator) -> Assumption:
     some = layers[:: -(-len(layers) // MOST_CHECKED)]
-    for who, sides in (("A", [layer.a for layer in some]), ("B", [layer.b for layer in some])):
-        order = importance_order([np.array(side.norms)[:, None] for side in sides], rng)
-        text = f"{who}: neurons are not sorted by size (rank correlation of row norm and index {order.statistic:.2f}"
-        yield Assumption(f"{text}, p = {order.pvalue:.2g})", order.pvalue >= ALARM)
+    sides = [layer.a for layer in some], [layer.b for layer in some]
+    a, b = ([np.array(side.norms)[:, None] for side in of_one] for of_one in sides)
+    return in_no_order(a, b, rng)
 
 
 def _remarks(layers: Sequence[LayerCalls], apart: bool) -> list[Assumption]:

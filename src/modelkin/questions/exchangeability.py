@@ -21,10 +21,11 @@ from scipy.special import ndtr
 
 from modelkin.questions.gains import ALARM, evenly
 from modelkin.records import Assumption
-from modelkin.stats import index_meaning
+from modelkin.stats import importance_order, index_meaning
 from modelkin.stats.arrays import unit_rows
 
 MANY = 0.01  # share of zeros in both models from which on their places are looked at
+FEWEST_SIZES = 8  # rows of different size in a set, below which nobody can tell whether they are sorted
 MOST_SETS = 8  # of a model, evenly spaced: 28 pairs
 FEWEST_SIGNS, SAME_SIGNS = 200, 0.75  # numbers between the zeros; half of them have one sign between strangers
 
@@ -84,6 +85,24 @@ def zeros_apart(found: Iterable[Zeros]) -> tuple[Assumption, ...]:
 def described(parts: Sequence[NDArray[np.floating]]) -> NDArray[np.float64]:
     """Rows of several matrices that belong to one neuron each, one after the other, all of length one."""
     return np.concatenate([unit_rows(np.asarray(part, np.float64)) for part in parts], axis=1)
+
+
+def in_no_order(
+    a: Sequence[NDArray[np.floating]], b: Sequence[NDArray[np.floating]], rng: np.random.Generator
+) -> Assumption:
+    """The law holds if the neurons of one model may be renumbered; sorted by size in both they may not."""
+    text = "neurons are not sorted by size in one model at least"
+    if min(_most_alive(sets) for sets in (a, b)) < FEWEST_SIZES:
+        return Assumption(f"{text} (too few rows to tell)")
+    checks = [importance_order(sets, rng) for sets in (a, b)]
+    of_each = zip("AB", checks, strict=True)
+    shown = " and ".join(f"{check.statistic:.2f} in {who}, p = {check.pvalue:.2g}" for who, check in of_each)
+    held = any(check.pvalue >= ALARM for check in checks)
+    return Assumption(f"{text} (rank correlation of row norm and index {shown})", held)
+
+
+def _most_alive(sets: Sequence[NDArray[np.floating]]) -> int:
+    return max(len(np.unique(np.linalg.norm(rows, axis=1))) for rows in sets)
 
 
 def index_means_nothing(

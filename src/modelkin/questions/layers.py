@@ -14,7 +14,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from modelkin.architectures import Anatomy
-from modelkin.questions.exchangeability import MOST_SETS, described, index_means_nothing, zeros, zeros_apart
+from modelkin.questions.exchangeability import (
+    MOST_SETS,
+    described,
+    in_no_order,
+    index_means_nothing,
+    zeros,
+    zeros_apart,
+)
 from modelkin.questions.gains import evenly
 from modelkin.questions.layer_cells import (
     MOST_ROWS,
@@ -33,12 +40,11 @@ from modelkin.records import Assumption, Cut, Evidence, LayerFinding, Role, Sign
 from modelkin.sampling.facing import facing
 from modelkin.sampling.offsets import offset
 from modelkin.sampling.readings import Readings
-from modelkin.stats import better_of, holm, importance_order, total_fixed_points
+from modelkin.stats import better_of, holm, total_fixed_points
 from modelkin.stats.layer_path import ALPHA, Table, cell_scores, layer_path
 
 FEWEST_ROWS = 8
 STANDARD_BYTES = 26_000_000  # of the 64 MB a model that all questions together may read
-ORDERED = -3.0  # log10 p at which rows count as sorted by size
 MOST_CHECKED = 12  # layers
 DOUBTED = -3.0  # log10 p from which on it is asked whether the layers that were added up are independent
 
@@ -181,10 +187,7 @@ def _finding(cells: Sequence[Sequence[Cell]], mine: Sequence[Layer], b: str, j: 
 
 
 def _assumptions(a: Raw, b: Raw, rng: np.random.Generator) -> tuple[Assumption, ...]:
-    """The law holds if the neurons of one model may be renumbered; rows sorted by size in both would break it."""
-    checks = [importance_order(_some([parts[Role.UP] for parts in raw.values()]), rng) for raw in (a, b)]
-    sorted_both = all(check.log10_pvalue <= ORDERED for check in checks)
-    text = "the neurons of a layer stand in no order in one model at least (row norm against index)"
+    ups = [_some([parts[Role.UP] for parts in raw.values()]) for raw in (a, b)]
     roles = [role for role in (Role.UP, Role.GATE) if all(role in parts for raw in (a, b) for parts in raw.values())]
     some = [evenly(list(raw.values()), MOST_SETS) for raw in (a, b)]
     own = [[described([parts[role] for role in roles]) for parts in layers] for layers in some]
@@ -192,7 +195,7 @@ def _assumptions(a: Raw, b: Raw, rng: np.random.Generator) -> tuple[Assumption, 
         (a[i][role], b[j][role]) for i, j in facing(list(a), list(b)) for role in PARTS if role in a[i].keys() & b[j]
     ]
     return (
-        Assumption(text, not sorted_both),
+        in_no_order(ups[0], ups[1], rng),
         index_means_nothing(own[0], own[1], rng),
         *zeros_apart(zeros(left, right) for left, right in beside),
     )

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from modelkin.questions.exchangeability import described, index_means_nothing, zeros, zeros_apart
+from modelkin.questions.exchangeability import described, in_no_order, index_means_nothing, zeros, zeros_apart
 from modelkin.questions.gains import ALARM, same_width
 from modelkin.questions.gains import cuts as gain_cuts
 from modelkin.questions.neuron_blocks import (
@@ -41,7 +41,7 @@ from modelkin.records import Assumption, Cut, Evidence, LayerFinding, Significan
 from modelkin.sampling.facing import facing
 from modelkin.sampling.offsets import offset
 from modelkin.sampling.readings import Readings, kept_bytes
-from modelkin.stats import RollCall, better_of, importance_order, over_layers, pooled_rows, roll_call
+from modelkin.stats import RollCall, better_of, over_layers, pooled_rows, roll_call
 from modelkin.stats.arrays import unit_rows
 
 ID = "neurons"
@@ -224,7 +224,7 @@ def _assumptions(
     layers: Sequence[Sequence[Call]], together: bool, hidden: int | None, rng: np.random.Generator
 ) -> tuple[Assumption, ...]:
     calls = [layer[0] for layer in layers]
-    found = [unsorted("A", [call.a for call in calls], rng), unsorted("B", [call.b for call in calls], rng)]
+    found = [in_no_order([call.a for call in calls], [call.b for call in calls], rng)]
     sets = [_first_set(layer) for layer in layers]
     found.append(index_means_nothing([a for a, _ in sets], [b for _, b in sets], rng))
     found += zeros_apart(zeros(call.a, call.b) for layer in layers for call in layer)
@@ -243,15 +243,6 @@ def _first_set(calls: Sequence[Call]) -> tuple[Floats, Floats]:
     """The first neurons of a layer, of a and of b, each by all of its projections."""
     projections = {call.place: call for call in reversed(calls) if call.place[0] == calls[0].place[0]}
     return described([call.a for call in projections.values()]), described([call.b for call in projections.values()])
-
-
-def unsorted(who: str, rows: Sequence[Floats], rng: np.random.Generator) -> Assumption:
-    text = f"{who}: neurons are not sorted by size"
-    if max(int(np.count_nonzero(np.ptp(matrix, axis=1))) for matrix in rows) < FEWEST_ROWS:
-        return Assumption(f"{text} (too few rows to tell)")
-    order = importance_order(rows, rng)
-    text += f" (rank correlation of row norm and index {order.statistic:.2f}, p = {order.pvalue:.2g})"
-    return Assumption(text, order.pvalue >= ALARM)
 
 
 def _detectable(track: Track, tracks: int, together: bool, rng: np.random.Generator) -> float | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from modelkin.questions.exchangeability import described, index_means_nothing, zeros, zeros_apart
+from modelkin.questions.exchangeability import described, in_no_order, index_means_nothing, zeros, zeros_apart
 from modelkin.questions.gains import same_width
 from modelkin.questions.neuron_blocks import (
     Block,
@@ -23,7 +23,7 @@ from modelkin.questions.neuron_blocks import (
     readers,
     rows_read,
 )
-from modelkin.questions.neurons import copied, unsorted
+from modelkin.questions.neurons import copied
 from modelkin.questions.question import CannotAsk, Cuts, Pair, Question, weighed
 from modelkin.records import Assumption, Cut, Evidence, LayerFinding, Slot
 from modelkin.sampling.facing import facing
@@ -96,8 +96,7 @@ def answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
     if test.n < FEWEST_ROWS:
         raise CannotAsk(f"only {test.n} neurons can be told apart; {FEWEST_ROWS} are needed")
     assumptions += (
-        unsorted("A", [layer.plain[0] for layer in layers], rng),
-        unsorted("B", [layer.plain[1] for layer in layers], rng),
+        in_no_order([layer.plain[0] for layer in layers], [layer.plain[1] for layer in layers], rng),
         index_means_nothing([layer.a for layer in read], [layer.b for layer in read], rng),
         *zeros_apart(zeros(*part) for layer in layers for part in layer.parts),
         Assumption(f"for comparison only: z = {found.z:.1f} against the same rows in any other order"),
