@@ -32,7 +32,7 @@ def run(folder: Path, out: Path, workers: int, budgets: Sequence[str], limit: in
     wanted = [job for job in jobs(truths(folder), budgets, limit) if job.key not in done]
     with deaf_pool(workers, _prepare, folder) as pool, path.open("a", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, columns(ASKED), lineterminator="\n")
-        with _bar() as bar:
+        with progress_bar() as bar:
             task = bar.add_task("comparing", total=len(wanted))
             for row in pool.imap_unordered(_compared, wanted, CHUNK):
                 writer.writerow(row)
@@ -58,7 +58,7 @@ def _same_version(path: Path, row: Mapping[str, str]) -> None:
         )
 
 
-def _bar() -> Progress:
+def progress_bar() -> Progress:
     parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*parts, console=Console(stderr=True))
 

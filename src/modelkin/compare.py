@@ -17,6 +17,7 @@ from modelkin import __version__, beside
 from modelkin.architectures import Anatomy, identify
 from modelkin.checkpoint import Checkpoint
 from modelkin.claims import read_claims, seen_from, weighed
+from modelkin.descent import descent
 from modelkin.errors import NothingComparable
 from modelkin.fingerprints import identity as same_weights
 from modelkin.fingerprints import is_one_place, known_again, weights
@@ -50,15 +51,19 @@ from modelkin.records import (
     KeptRows,
     Party,
     Reads,
+    Relation,
     Role,
     Side,
     Unanswered,
+    Verdict,
 )
 from modelkin.records.comparison import sealed
+from modelkin.sampling.noting import Noted, noted
 from modelkin.sampling.readings import Floats, Readings, bytes_of, digests, keep, portrait, read
 from modelkin.sources import ReadOptions
 from modelkin.sources.local import LocalSource
 from modelkin.sources.protocol import TENSOR_KINDS, Progress, no_progress
+from modelkin.unmasking import Unmasked, unmask
 from modelkin.verdict import POLICY, adjusted, judge
 from modelkin.verdict.policy import tally
 
@@ -66,6 +71,7 @@ QUICK_STAGES = (1, 2)  # asked by every budget, from rows that the record keeps
 KEPT = "the files, layers and tensors that were finished are kept, and the same command goes on from there"
 Arrays = dict[Cut, Floats]
 Further = tuple[Anatomy, ...]
+Late = tuple[Noted, Noted]
 
 
 @dataclass(frozen=True)
@@ -82,13 +88,13 @@ class CompareOptions:
 def compare(a: str, b: str, options: CompareOptions = CompareOptions(), progress: Progress = no_progress) -> Comparison:
     """Do the weights of b descend from those of a, or the reverse?"""
     began = time.perf_counter()
-    with open_pair(a, b, options, progress) as pair, _further(options, progress) as (controls, candidates):
-        found = _resumable(pair, began, progress, options.reading.cache)
+    with open_pair(a, b, options, progress) as pair, open_further(options, progress) as (controls, candidates):
+        found = _resumable(pair, began, progress, options.reading.cache, candidates)
         return _beside(found, pair, controls, candidates, progress) if controls or candidates else found
 
 
 @contextmanager
-def _further(options: CompareOptions, progress: Progress) -> Iterator[tuple[Further, Further]]:
+def open_further(options: CompareOptions, progress: Progress) -> Iterator[tuple[Further, Further]]:
     """Controls and candidates, open and identified."""
 
     def opened(model: str) -> Checkpoint:
@@ -140,14 +146,14 @@ def open_pair(
             checkpoint.close()
 
 
-def _resumable(pair: Pair, began: float, progress: Progress, on_disk: bool) -> Comparison:
+def _resumable(pair: Pair, began: float, progress: Progress, on_disk: bool, candidates: Further = ()) -> Comparison:
     """With what an earlier run of the same comparison found, and keeping what this one finds, where that is long."""
     if pair.budget == "quick" or not on_disk:
-        return compare_pair(pair, began, progress)
+        return compare_pair(pair, began, progress, candidates=candidates)
     models = [known_again(pair.a), known_again(pair.b)]
     journal = open_journal(models, pair.seed, pair.budget, __version__, POLICY)
     try:
-        comparison = compare_pair(pair, began, progress, journal)
+        comparison = compare_pair(pair, began, progress, journal, candidates)
     except KeyboardInterrupt:
         if not journal.kept:
             raise
@@ -175,7 +181,7 @@ def plan(a: str, b: str, options: CompareOptions = CompareOptions()) -> list[str
 
 def _plan_beside(pair: Pair, options: CompareOptions) -> list[str]:
     """A line for every further model and side of the pair."""
-    with _further(options, no_progress) as (controls, candidates):
+    with open_further(options, no_progress) as (controls, candidates):
         wanted = [*beside.pairs(pair, controls, "control"), *beside.pairs(pair, candidates, "candidate")]
         return [_plan_further(side, further) for side, further in wanted]
 
@@ -191,7 +197,11 @@ def _plan_further(side: Side, pair: Pair) -> str:
 
 
 def compare_pair(
-    pair: Pair, began: float, progress: Progress = no_progress, journal: Journal = Journal(None)
+    pair: Pair,
+    began: float,
+    progress: Progress = no_progress,
+    journal: Journal = Journal(None),
+    candidates: Further = (),
 ) -> Comparison:
     """The same for two models that are open already."""
     arrays: tuple[Arrays, Arrays] = ({}, {})
@@ -215,8 +225,13 @@ def compare_pair(
     _something_asked(pair, found)
     if pair.budget != "quick" and not same:
         found += [rearranged(*_sides(pair, arrays)), compared_parts(pair, found, _roles_read(arrays, reads))]
+    late = noted(pair.a), noted(pair.b)
+    lengthy = Pair(*late, pair.seed, pair.budget)
+    seen = unmask(lengthy, found, progress) if pair.budget != "quick" and not same else Unmasked(None)
+    found += [] if seen.answer is None else [seen.answer]
     answers = adjusted(found)
     parties = [party(anatomy, _claims(anatomy, pair.budget)) for anatomy in (pair.a, pair.b)]
+    verdict, relation = _judged(lengthy, answers, seen, candidates, progress)
     made = Comparison(
         modelkin=__version__,
         policy=POLICY,
@@ -224,15 +239,36 @@ def compare_pair(
         budget=pair.budget,
         a=parties[0],
         b=parties[1],
-        verdict=judge(answers, depths=(parties[0].layers, parties[1].layers), budget=pair.budget),
+        verdict=verdict,
         answers=answers,
+        alignment=seen.told,
+        relation=relation,
         not_evidence=not_evidence(*quick, pair.a.checkpoint.config, pair.b.checkpoint.config, tokenizers),
         tokenizers=tokenizers,
         rows=kept,
-        reads=reads,
+        reads=_with_further(reads, late),
         cost=cost(pair, time.perf_counter() - began),
     )
     return sealed(msgspec.structs.replace(made, a=_weighed(made, "a"), b=_weighed(made, "b")))
+
+
+def _judged(
+    pair: Pair, answers: tuple[Answer, ...], seen: Unmasked, candidates: Further, progress: Progress
+) -> tuple[Verdict, Relation | None]:
+    """The verdict, and once that is `related` what the whole of both models says to it."""
+    depths = tuple(len(anatomy.layers) or None for anatomy in (pair.a, pair.b))
+    verdict = judge(answers, depths=(depths[0], depths[1]), budget=pair.budget, alignment=seen.told)
+    relation = descent(pair, verdict, seen.alignment, candidates, progress)
+    if relation is None:
+        return verdict, None
+    told = judge(answers, depths=(depths[0], depths[1]), budget=pair.budget, alignment=seen.told, relation=relation)
+    return told, relation
+
+
+def _with_further(reads: Reads, late: Late) -> Reads:
+    """With what was read at length; each range once."""
+    a, b = ({read.cut: read for read in early} for early in (reads.a, reads.b))
+    return Reads(a=tuple((late[0].reads | a).values()), b=tuple((late[1].reads | b).values()))
 
 
 def _claims(anatomy: Anatomy, budget: BudgetName) -> Claims:

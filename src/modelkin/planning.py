@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
+from modelkin.alignment import bytes_needed
 from modelkin.fingerprints import weights
 from modelkin.inspection import SMALL_FILE
 from modelkin.questions import CannotAsk, Cuts, Pair, every_neuron
 from modelkin.questions.copies import ID as COPIES
 from modelkin.questions.identity import worth_hashing
 from modelkin.questions.stored_tensors import is_nameless, sides_of
-from modelkin.questions.whole_tensors import STANDARD_BYTES
+from modelkin.questions.unmasked import ID as UNMASKED
+from modelkin.questions.whole_tensors import STANDARD_BYTES as TENSOR_BYTES
 from modelkin.records import Unanswered
+from modelkin.sampling.budget import STANDARD_BYTES, whole
 from modelkin.sampling.readings import bytes_of
 from modelkin.sources.local import LocalSource
 
@@ -27,6 +30,10 @@ def plan_lines(pair: Pair, wanted: Mapping[str, Cuts | Unanswered], is_one_place
         lines.append(line)
         sums.append(sizes)
     a, b = (sum(side) for side in zip(*sums, strict=True))
+    if pair.budget != "quick" and not is_one_place:
+        for line, sizes in _later(pair, (a, b)):
+            lines.append(line)
+            a, b = a + sizes[0], b + sizes[1]
     most = "" if pair.budget == "quick" else "at most "
     more = ", and more where layers were moved" if pair.budget == "full" and not is_one_place else ""
     return [*lines, f"all together: {most}{a:,} bytes of the weights of A, {most}{b:,} of those of B{more}"]
@@ -42,9 +49,25 @@ def _besides(pair: Pair) -> Iterator[tuple[str, Sizes]]:
         yield from _hashing(pair, "")
         return
     if is_nameless(pair.a) or is_nameless(pair.b):
-        yield _whole_tensors(pair, STANDARD_BYTES)
+        yield _whole_tensors(pair, TENSOR_BYTES)
     if worth_hashing(weights(pair.a), weights(pair.b), True):
         yield from _hashing(pair, ", if no row that was read of one differs from the other's")
+
+
+def _later(pair: Pair, before: Sizes) -> Iterator[tuple[str, Sizes]]:
+    """Stage 5, and what is told of related pairs: at `standard` if they fit into what that may read."""
+    sides = pair.a, pair.b
+    further = {
+        f"{UNMASKED}, if the weights do not agree in their places": bytes_needed(*sides),
+        "kind and direction, if the two are related": (whole(pair.a), whole(pair.b)),
+    }
+    for what, sizes in further.items():
+        fits = all(size + first <= STANDARD_BYTES for size, first in zip(sizes, before, strict=True))
+        if pair.budget == "full" or fits:
+            yield f"{what}: {sizes[0]:,} + {sizes[1]:,} bytes", sizes
+            before = before[0] + sizes[0], before[1] + sizes[1]
+        else:
+            yield f"{what}: only if {sizes[0]:,} + {sizes[1]:,} bytes fit into {STANDARD_BYTES:,} with the rest", (0, 0)
 
 
 def _asked(pair: Pair, question: str, cuts: Cuts | Unanswered) -> str:

@@ -16,12 +16,23 @@ from typing import Any
 
 import msgspec
 
-from modelkin.compare import QUICK_STAGES, CompareOptions, ask, compare_pair, open_pair
+from modelkin.compare import QUICK_STAGES, CompareOptions, ask, compare_pair, open_further, open_pair
 from modelkin.errors import ModelkinError, NotFound, NothingComparable, UnreadableError
 from modelkin.questions import QUESTIONS, not_evidence
 from modelkin.questions.identity import QUESTION as IDENTITY
 from modelkin.questions.identity import SAME_PLACE, Weights, rows_alike, same_files
-from modelkin.records import Answer, Comparison, Cut, Evidence, KeptRows, Party, Portrait, ReadDigest, Unanswered
+from modelkin.records import (
+    Answer,
+    Beside,
+    Comparison,
+    Cut,
+    Evidence,
+    KeptRows,
+    Party,
+    Portrait,
+    ReadDigest,
+    Unanswered,
+)
 from modelkin.records.comparison import seal
 from modelkin.sampling.readings import Readings, sealed, unpack
 from modelkin.sources import ReadOptions
@@ -84,9 +95,13 @@ def verify_fetched(
 ) -> tuple[Difference, ...]:
     """The same, and everything that the models must be opened for, at the revisions of the record."""
     offline = verify(comparison)
-    options = CompareOptions(comparison.budget, comparison.seed, reading)
-    with open_pair(_address(comparison.a), _address(comparison.b), options, progress) as pair:
-        again = compare_pair(pair, time.perf_counter(), progress)
+    further = tuple(dict.fromkeys(_address(row) for row in comparison.candidates))
+    options = CompareOptions(comparison.budget, comparison.seed, reading, candidates=further)
+    with (
+        open_pair(_address(comparison.a), _address(comparison.b), options, progress) as pair,
+        open_further(options, progress) as (_, candidates),
+    ):
+        again = compare_pair(pair, time.perf_counter(), progress, candidates=candidates)
     found = [
         *_of_party("a", comparison.a, again.a),
         *_of_party("b", comparison.b, again.b),
@@ -96,6 +111,8 @@ def verify_fetched(
         *_of_answers(comparison.answers, again.answers),
         *differences("not_evidence", comparison.not_evidence, again.not_evidence),
         *differences("tokenizers", comparison.tokenizers, again.tokenizers),
+        *differences("alignment", comparison.alignment, again.alignment),
+        *differences("relation", comparison.relation, again.relation),
         *differences("verdict", comparison.verdict, again.verdict),
     ]
     told = {difference.where for difference in found}
@@ -150,7 +167,13 @@ def _offline(comparison: Comparison, rows: KeptRows) -> Iterator[Difference]:
     yield from _adjusted_again(comparison)
     yield from _measured_again(comparison, a, b)
     depths = comparison.a.layers, comparison.b.layers
-    verdict = judge(comparison.answers, depths=depths, budget=comparison.budget)
+    verdict = judge(
+        comparison.answers,
+        depths=depths,
+        budget=comparison.budget,
+        alignment=comparison.alignment,
+        relation=comparison.relation,
+    )
     yield from differences("verdict", comparison.verdict, verdict)
 
 
@@ -213,7 +236,7 @@ def _measured_again(comparison: Comparison, a: Readings, b: Readings) -> Iterato
 # With them.
 
 
-def _address(party: Party) -> str:
+def _address(party: Party | Beside) -> str:
     return party.id if party.revision is None else f"hf://{party.id}@{party.revision}"
 
 

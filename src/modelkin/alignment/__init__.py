@@ -7,7 +7,7 @@ from modelkin.alignment.cost import bytes_needed
 from modelkin.alignment.heads import HeadMap
 from modelkin.alignment.judging import HeldOut
 from modelkin.alignment.rewriting import Rewritten, rewritten
-from modelkin.alignment.summary import summary
+from modelkin.alignment.summary import disguises, summary
 from modelkin.alignment.tokens import ByTokens
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Rewritten",
     "align",
     "bytes_needed",
+    "disguises",
     "rewritten",
     "summary",
 ]

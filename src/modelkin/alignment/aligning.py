@@ -22,7 +22,6 @@ from modelkin.architectures import Anatomy
 Progress = Callable[[str, int, int], None]
 Route = Literal["facing layers", "any two layers", "none"]
 MOST_JUDGED = 8  # layers, where judging all would take long
-SMALL = 1 << 28  # numbers in all neurons of a model up to which every layer is judged
 FEWEST_LAYERS = 2  # one teaches and one is judged
 
 
@@ -101,34 +100,28 @@ def _judged(sides: Sides, step: Callable[[str], None]) -> tuple[Route, Judged]:
         return "none", judged
     if len(names[0]) == len(names[1]):
         judged = _side_by_side(sides, names, step)
-        if judged.found:
+        if judged.plain:
             return "facing layers", judged
-        if not all(is_small(side.anatomy) for side in (sides.a, sides.b)):
+        if not (sides.a.small and sides.b.small):
             sides.note("whether layers were moved was not looked at: it would take long in models of this size")
             return "facing layers", judged
-    chosen = names[0], names[1] if is_small(sides.b.anatomy) else evenly(names[1], MOST_JUDGED)
+    chosen = names[0], names[1] if sides.b.small else evenly(names[1], MOST_JUDGED)
     found = judge(sides, scanning_route(sides, *chosen, step), (), True, chosen, step)
-    # What faces what without being chosen is the better account of strangers.
-    return ("facing layers", judged) if judged.held_out and not found.found else ("any two layers", found)
+    # What faces what without being chosen is the better account of strangers, and of whoever shows no more otherwise.
+    facing = bool(judged.held_out) and found.agreed <= judged.agreed
+    return ("facing layers", judged) if facing else ("any two layers", found)
 
 
 def _side_by_side(sides: Sides, names: LayerNames, step: Callable[[str], None]) -> Judged:
     everywhere: list[LayerPair] = list(zip(*names, strict=True))
-    small = is_small(sides.a.anatomy) and is_small(sides.b.anatomy)
-    chosen = everywhere if small else evenly(everywhere, MOST_JUDGED)
+    chosen = everywhere if sides.a.small and sides.b.small else evenly(everywhere, MOST_JUDGED)
     taught = facing_route(sides, everywhere, chosen, step)
-    return judge(sides, taught, chosen, False, names, step)
+    return judge(sides, taught, chosen, False, ([a for a, _ in chosen], [b for _, b in chosen]), step)
 
 
 def usable_layers(anatomy: Anatomy) -> Sequence[str]:
     """Layers with neurons on the stream."""
     return [layer for layer in anatomy.layers if blocks(anatomy, layer)]
-
-
-def is_small(anatomy: Anatomy) -> bool:
-    """Whether all layers of it can be looked at in a few minutes."""
-    sizes = (anatomy.shape(block.slots()[1]) for layer in anatomy.layers for block in blocks(anatomy, layer))
-    return sum(3 * rows * width for rows, width in sizes) <= SMALL
 
 
 def _tokens(sides: Sides) -> ByTokens | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modelkin.alignment.aligning import MOST_JUDGED, is_small, usable_layers
-from modelkin.alignment.folding import Block, attention_slots, blocks
-from modelkin.alignment.sides import MOST_EXPERTS, evenly
+from modelkin.alignment.aligning import MOST_JUDGED, usable_layers
+from modelkin.alignment.folding import Block, attention_slots, blocks, slot_of
+from modelkin.alignment.sides import MOST_EXPERTS, evenly, is_small
 from modelkin.alignment.tokens import MOST
 from modelkin.architectures import Anatomy
 from modelkin.architectures.anatomy import Wanted
@@ -16,7 +16,8 @@ from modelkin.records import Role
 def bytes_needed(a: Anatomy, b: Anatomy) -> tuple[int, int]:
     """Bytes of weights of a and of b, each tensor counted once: attention of all layers, MLPs of those judged.
 
-    Of embeddings the whole at most. Without the gains, which weigh nothing beside that.
+    It may be less: some neurons of a layer may do, and of embeddings the tokens that both know. Without the gains,
+    which weigh nothing beside that.
     """
     facing = len(usable_layers(a)) == len(usable_layers(b))
     small = is_small(a) and is_small(b)
@@ -28,14 +29,16 @@ def _bytes(anatomy: Anatomy, few: bool) -> int:
     judged = evenly(layers, MOST_JUDGED) if few else layers
     attention = [slot for layer in layers for slot in attention_slots(anatomy, layer) or ()]
     mlp = [slot for layer in judged for block in _looked_at(anatomy, layer) for slot in block.slots()]
-    wanted: Sequence[Wanted] = [(slot, None) for slot in (*attention, *mlp) if slot in anatomy.slots]
+    routers = [slot_of(Role.ROUTER, layer) for layer in judged]
+    wanted: Sequence[Wanted] = [(slot, None) for slot in (*attention, *mlp, *routers) if slot in anatomy.slots]
     return anatomy.bytes_of(wanted) + _embedding(anatomy)
 
 
 def _looked_at(anatomy: Anatomy, layer: str) -> list[Block]:
     known = blocks(anatomy, layer)
     routed = [block for block in known if block.expert >= 0]
-    return [*(block for block in known if block.expert < 0), *evenly(routed, MOST_EXPERTS)]
+    some = routed if is_small(anatomy) else evenly(routed, MOST_EXPERTS)
+    return [*(block for block in known if block.expert < 0), *some]
 
 
 def _embedding(anatomy: Anatomy) -> int:

@@ -10,11 +10,11 @@ import numpy as np
 
 from modelkin.alignment.banks import experts_by_rotation
 from modelkin.alignment.folding import Unfit
+from modelkin.alignment.layer_maps import Shown, layer_map
 from modelkin.alignment.matching import Choice, Rotation, by_rotation, likeness
 from modelkin.alignment.sides import LEAST_OF_A_BLOCK, MOST_NEURONS, BlockPair, Sides
 from modelkin.alignment.teaching import LayerPair, Taught
-from modelkin.stats import holm
-from modelkin.stats.layer_path import ALPHA, cell_scores, layer_path
+from modelkin.stats.layer_path import ALPHA
 from modelkin.stats.rencontres import log_total_tail
 
 Step = Callable[[str], None]
@@ -26,8 +26,9 @@ class HeldOut:
     """A layer of b beside one of a, judged by a rotation that neither taught.
 
     Of all neurons in blocks of these `sizes` two ways of looking agreed on `two`, three on `three` (0 where there are
-    but two). `likeness` is the median |cosine| of neurons with the ones they chose, `chance` what the best of so many
-    random directions has. This layer of a was the best of `tried`.
+    but two); of experts beside one MLP these are means, as if of one block. `likeness` is the median |cosine| of
+    neurons with the ones they chose, `chance` what the best of so many random directions has. This layer of a was the
+    best of `tried`.
     """
 
     a: str
@@ -61,6 +62,10 @@ class Cell:
     blocks: tuple[tuple[BlockPair, Choice], ...]
     experts: tuple[tuple[int, int], ...] | None
 
+    @property
+    def shown(self) -> Shown:
+        return Shown(self.found.log10_pvalue, (self.found.two + self.found.three) / max(1, self.found.n))
+
 
 @dataclass(frozen=True, eq=False)
 class Judged:
@@ -73,6 +78,16 @@ class Judged:
     @property
     def found(self) -> bool:
         return bool(self.cells)
+
+    @property
+    def agreed(self) -> int:
+        """Neurons recognised in layers that were found."""
+        return sum(cell.found.two for cell in self.cells)
+
+    @property
+    def plain(self) -> bool:
+        """Whether every layer is its counterpart's beyond what layers of one model share with each other."""
+        return self.found and all(found.two >= NEIGHBOURLY * found.n for found in self.held_out)
 
 
 def judge(
@@ -92,6 +107,7 @@ def judge(
 
 
 LayerNames = tuple[Sequence[str], Sequence[str]]
+NEIGHBOURLY = 0.25  # of the neurons of a layer: neighbours in one model share an eighth at most
 MANY_CELLS = 128  # more are looked at by few neurons first
 
 
@@ -113,16 +129,31 @@ def judged_by(sides: Sides, pair: LayerPair, rotation: Rotation, most: int = MOS
     blocks = [(block, by_rotation(sides, block, rotation)) for block in sides.paired(*pair, experts, most)]
     cosines = np.concatenate([likeness(sides, block, rotation, choice) for block, choice in blocks])
     searched = max(sides.a.anatomy.shape(block.a.slots()[1])[0] for block, _ in blocks)
+    sizes, two, three = _counted(blocks)
     found = HeldOut(
         a=pair[0],
         b=pair[1],
-        sizes=tuple(choice.asked for _, choice in blocks),
-        two=sum(int(choice.two.sum()) for _, choice in blocks),
-        three=sum(int(choice.three.sum()) for _, choice in blocks),
+        sizes=sizes,
+        two=two,
+        three=three,
         likeness=float(np.median(cosines)) if cosines.size else 0.0,
         chance=min(1.0, math.sqrt(2 * math.log(2 * searched) / rotation.shape[0])),
     )
     return Cell(found, rotation, tuple(blocks), None if experts is None else tuple(experts))
+
+
+def _counted(blocks: Sequence[tuple[BlockPair, Choice]]) -> tuple[tuple[int, ...], int, int]:
+    """Sizes of the blocks, and the neurons on which two and three ways of looking agree.
+
+    Experts beside one MLP may be copies of each other: what chance shows one of them it shows all, and their counts
+    must not be added up. They count as one block, at their mean.
+    """
+    sizes = tuple(choice.asked for _, choice in blocks)
+    two = sum(int(choice.two.sum()) for _, choice in blocks)
+    three = sum(int(choice.three.sum()) for _, choice in blocks)
+    if all((pair.a.expert < 0) == (pair.b.expert < 0) for pair, _ in blocks):
+        return sizes, two, three
+    return (sum(sizes) // len(sizes),), two // len(sizes), three // len(sizes)
 
 
 def _clear(cell: Cell) -> bool:
@@ -133,19 +164,16 @@ def _mapped(
     sides: Sides, cells: dict[LayerPair, Cell], taught: Sequence[Taught], names: LayerNames, step: Step
 ) -> Judged:
     """The likeliest way through the cells. Layers chosen from many by few neurons are judged again by more."""
-    order = {pair: place for place, pair in enumerate(cells)}
-    adjusted = holm([cell.found.log10_pvalue for cell in cells.values()])
     shown = [b for b in names[1] if any(pair[1] == b for pair in cells)]
-    table = [adjusted[order[a, b]] if (a, b) in order else 0.0 for a in names[0] for b in shown]
-    path = layer_path(cell_scores(table, len(names[0]))) if shown else []
+    path = layer_map({pair: cell.shown for pair, cell in cells.items()}, names[0], shown)
     layers, held_out, kept = [], [], []
-    for b, place in zip(shown, path, strict=True):
+    for b, a in zip(shown, path, strict=True):
         column = {pair: cell for pair, cell in cells.items() if pair[1] == b}
-        pair = (names[0][place], b) if place is not None else max(column, key=lambda p: column[p].found.two)
+        pair = max(column, key=lambda p: column[p].found.two) if a is None else (a, b)
         cell = column[pair]
         if len(column) > 1 and cell.found.n < MOST_NEURONS and len(cells) > MANY_CELLS:
             cell = judged(sides, pair, taught, MOST_NEURONS, step) or cell
-        layers.append((b, None if place is None else pair[0]))
+        layers.append((b, a))
         held_out.append(HeldOut(**{**vars(cell.found), "tried": len(column)}))
-        kept += [] if place is None else [cell]
+        kept += [] if a is None else [cell]
     return Judged(tuple(layers), tuple(held_out), tuple(kept))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from modelkin.alignment.judging import Cell
 from modelkin.alignment.matching import Rotation, anchors, procrustes, turned
-from modelkin.alignment.sides import Sides
+from modelkin.alignment.sides import Sides, unit
 from modelkin.alignment.tokens import axes_of
 
 Floats = NDArray[np.float32]
@@ -36,10 +36,11 @@ def hidden_kind(sides: Sides, cells: Sequence[Cell]) -> Kind:
     left, right, shown = _recognised(sides, cells)
     half, judged = np.array_split(sides.rng.permutation(len(left)), 2)
     square = left.shape[1] == right.shape[1]
-    if square and _cosine(left[judged], right[judged]) >= AS_GOOD * shown:
-        return Kind("identity", np.eye(left.shape[1], dtype=np.float32))
+    plain = np.eye(left.shape[1], dtype=np.float32)
+    if square and _cosine(left[judged], right[judged], plain) >= AS_GOOD * shown:
+        return Kind("identity", plain)
     axes = axes_of(left[half].T @ right[half], sides.rng)
-    if _cosine(left[judged] @ axes, right[judged]) >= AS_GOOD * shown:
+    if _cosine(left[judged], right[judged], axes) >= AS_GOOD * shown:
         return Kind(_named(axes, square), axes)
     return Kind("rotation" if square else "rectangular", procrustes(left, right))
 
@@ -63,10 +64,16 @@ def _recognised(sides: Sides, cells: Sequence[Cell]) -> tuple[Floats, Floats, fl
         drawn = sides.rng.permutation(len(a))[:most]
         left.append(a[drawn])
         right.append(b[drawn])
-        cosines.append(np.einsum("ij,ij->i", turned(right[-1], cell.rotation), left[-1]))
+        cosines.append(_cosines(left[-1], right[-1], cell.rotation))
     return np.concatenate(left), np.concatenate(right), float(np.mean(np.concatenate(cosines)))
 
 
-def _cosine(left: Floats, right: Floats) -> float:
-    sizes = np.linalg.norm(left, axis=1)
-    return float(np.mean(np.einsum("ij,ij->i", left, right) / np.where(sizes > 0, sizes, 1)))
+def _cosine(left: Floats, right: Floats, rotation: Rotation) -> float:
+    return float(np.mean(_cosines(left, right, rotation)))
+
+
+def _cosines(left: Floats, right: Floats, rotation: Rotation) -> Floats:
+    """In the coordinates of the narrower model: what the other has beside them counts under no rotation."""
+    if rotation.shape[0] > rotation.shape[1]:
+        return np.asarray(np.einsum("ij,ij->i", unit(left @ rotation), right), dtype=np.float32)
+    return np.asarray(np.einsum("ij,ij->i", turned(right, rotation), left), dtype=np.float32)

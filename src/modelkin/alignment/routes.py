@@ -5,26 +5,16 @@ Both give two rotations, each taught by some layers and to be judged on the othe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
-from modelkin.alignment.banks import Bank, Step, attention_bank, common_block, mlp_bank, side_by_side
-from modelkin.alignment.folding import Block, Unfit, attention, attention_slots, blocks, gated, neurons
-from modelkin.alignment.matching import by_rotation, by_signature, scored
-from modelkin.alignment.operators import Operator, local_signatures, mlp_operators, operator
-from modelkin.alignment.sides import LEAST_OF_A_BLOCK, MOST_NEURONS, BlockPair, Side, Sides, span
+from modelkin.alignment.banks import Bank, Step, attention_bank, experts_by_rotation, mlp_bank, side_by_side
+from modelkin.alignment.layer_maps import Shown, layer_map
+from modelkin.alignment.matching import Choice, by_rotation
+from modelkin.alignment.scanning import NO_OPERATOR, Scan, recognised, scanned
+from modelkin.alignment.sides import LEAST_OF_A_BLOCK, MOST_NEURONS, BlockPair, Sides
 from modelkin.alignment.teaching import Found, LayerPair, Taught, teach
-from modelkin.architectures import Anatomy
-from modelkin.stats import holm
-from modelkin.stats.layer_path import cell_scores, layer_path
 
-Floats = NDArray[np.float32]
 ENOUGH_OPERATORS = 48  # with fewer, operators of MLPs join those of attention
-NO_OPERATOR = "neither plain attention nor an MLP that all tokens share gives an operator to recognise neurons by"
-SCANNED = 256  # neurons of a layer of b that are matched with those of every layer of a
 
 
 def facing_route(
@@ -45,32 +35,13 @@ def facing_route(
     return found
 
 
-@dataclass(frozen=True, eq=False)
-class Scan:
-    """Scored local signatures of every block, and how surely each two layers agree: log10 p, (layers a, layers b)."""
-
-    a: dict[str, tuple[Floats, ...]]
-    b: dict[str, tuple[Floats, ...]]
-    table: NDArray[np.float64]
-
-    def best(self, a: Iterable[str], b: Iterable[str]) -> LayerPair | None:
-        """The surest cell of these layers."""
-        rows = [i for i, name in enumerate(self.a) if name in set(a)]
-        columns = [j for j, name in enumerate(self.b) if name in set(b)]
-        if not rows or not columns:
-            return None
-        inside = self.table[np.ix_(rows, columns)]
-        i, j = np.unravel_index(int(np.argmin(inside)), inside.shape)
-        return list(self.a)[rows[int(i)]], list(self.b)[columns[int(j)]]
-
-
 def scanning_route(sides: Sides, layers_a: Sequence[str], layers_b: Sequence[str], step: Step) -> list[Taught]:
     """Any two layers: the surest cell gives a rotation, and that a map of the layers, which says who may teach whom.
 
     Layers of both models are then parted in two along the map, and each part teaches from its own surest cell, without
     anything of the other.
     """
-    scan = _scanned(sides, layers_a, layers_b, step)
+    scan = scanned(sides, layers_a, layers_b, step)
     best = scan.best(layers_a, layers_b)
     if best is None:
         return []
@@ -88,87 +59,26 @@ def scanning_route(sides: Sides, layers_a: Sequence[str], layers_b: Sequence[str
     return found
 
 
-def _scanned(sides: Sides, layers_a: Sequence[str], layers_b: Sequence[str], step: Step) -> Scan:
-    kinds = _common_kinds(sides, layers_a, layers_b)
-    a = _described(sides, sides.a, layers_a, kinds, None, step)
-    b = _described(sides, sides.b, layers_b, kinds, MOST_NEURONS, step)
-    table = np.zeros((len(a), len(b)))
-    for i, left in enumerate(a.values()):
-        for j, right in enumerate(b.values()):
-            some = [view[:SCANNED] for view in right]
-            table[i, j] = by_signature(left, some, sides.rng).log10_pvalue
-    return Scan(a, b, table)
-
-
-@dataclass(frozen=True)
-class _Kinds:
-    """Which operators, and ways of looking, all layers of both models have."""
-
-    attention: bool
-    mlp: bool
-    gate: bool
-
-
-def _common_kinds(sides: Sides, layers_a: Sequence[str], layers_b: Sequence[str]) -> _Kinds:
-    both = [(sides.a.anatomy, layer) for layer in layers_a] + [(sides.b.anatomy, layer) for layer in layers_b]
-    return _Kinds(
-        attention=all(attention_slots(anatomy, layer) is not None for anatomy, layer in both),
-        mlp=all(common_block(anatomy, layer) is not None for anatomy, layer in both),
-        gate=all(gated(anatomy, _block(anatomy, layer)) for anatomy, layer in both),
-    )
-
-
-def _block(anatomy: Anatomy, layer: str) -> Block:
-    """The neurons by which a layer is recognised: those that all tokens share, or those of its first expert."""
-    return common_block(anatomy, layer) or blocks(anatomy, layer)[0]
-
-
-def _described(
-    sides: Sides, side: Side, layers: Sequence[str], kinds: _Kinds, most: int | None, step: Step
-) -> dict[str, tuple[Floats, ...]]:
-    """Scored local signatures of every layer, by two ways of looking."""
-    found = {}
-    for layer in layers:
-        step(f"describing the neurons of layer {layer} by their own layer")
-        block = _block(side.anatomy, layer)
-        try:
-            operators = _operators(side.anatomy, block, kinds, sides.rng)
-            if not operators:
-                raise Unfit(NO_OPERATOR)
-            views = side.views(block, None if most is None else span(side.anatomy, block, most), kinds.gate)[:2]
-        except Unfit as reason:
-            sides.note(str(reason))
-            continue
-        found[layer] = tuple(scored(local_signatures(view, operators)) for view in views)
-    return found
-
-
-def _operators(anatomy: Anatomy, block: Block, kinds: _Kinds, rng: np.random.Generator) -> list[Operator]:
-    factors = attention(anatomy, block.layer) if kinds.attention else None
-    found = [operator(each, rng) for each in factors or ()]
-    if kinds.mlp:
-        own = mlp_operators(neurons(anatomy, block), rng)
-        found += own if kinds.gate else own[:1]
-    return found
-
-
 def _from_cell(sides: Sides, scan: Scan, cell: LayerPair) -> Taught | None:
-    a, b = _block(sides.a.anatomy, cell[0]), _block(sides.b.anatomy, cell[1])
-    pair = BlockPair(a, b, None, span(sides.b.anatomy, b, MOST_NEURONS))
-    return teach(sides, {cell: [(pair, by_signature(scan.a[cell[0]], scan.b[cell[1]], sides.rng))]})
+    return teach(sides, {cell: recognised(sides, scan.a[cell[0]], scan.b[cell[1]])})
 
 
 def _map_under(sides: Sides, taught: Taught, scan: Scan, step: Step) -> list[LayerPair]:
     """Layers that a rotation sets beside each other beyond doubt. No evidence: it says who must not judge whom."""
-    found = []
+    cells = {}
     for a in scan.a:
         step(f"looking for layer {a}")
         for b in scan.b:
-            blocks = sides.paired(a, b, None, LEAST_OF_A_BLOCK)
-            found.append(min(by_rotation(sides, block, taught.rotation, ways=2).log10_pvalue for block in blocks))
-    path = layer_path(cell_scores(holm(found), len(scan.a)))
-    names = list(scan.a)
-    return [(names[i], b) for b, i in zip(scan.b, path, strict=True) if i is not None]
+            found = _seen(sides, (a, b), taught, LEAST_OF_A_BLOCK)
+            asked, agreed = sum(c.asked for _, c in found), sum(int(c.two.sum()) for _, c in found)
+            cells[a, b] = Shown(min(choice.log10_pvalue for _, choice in found), agreed / max(1, asked))
+    path = layer_map(cells, list(scan.a), list(scan.b))
+    return [(a, b) for b, a in zip(scan.b, path, strict=True) if a is not None]
+
+
+def _seen(sides: Sides, pair: LayerPair, taught: Taught, most: int) -> list[tuple[BlockPair, Choice]]:
+    experts = experts_by_rotation(sides, pair, taught.rotation)
+    return [(block, by_rotation(sides, block, taught.rotation, 2)) for block in sides.paired(*pair, experts, most)]
 
 
 def _parts(a: Sequence[str], b: Sequence[str], pairs: Sequence[LayerPair]) -> list[tuple[set[str], set[str]]]:
@@ -184,10 +94,7 @@ def _parts(a: Sequence[str], b: Sequence[str], pairs: Sequence[LayerPair]) -> li
 
 def _extended(sides: Sides, taught: Taught, pairs: Sequence[LayerPair]) -> Taught:
     """The same rotation, better for what the other layers of its part add."""
-    found: Found = {}
-    for pair in pairs:
-        blocks = sides.paired(*pair)
-        found[pair] = [(block, by_rotation(sides, block, taught.rotation, ways=2)) for block in blocks]
+    found: Found = {pair: _seen(sides, pair, taught, MOST_NEURONS) for pair in pairs}
     better = teach(sides, found) if found else None
     if better is None or better.anchors <= taught.anchors:
         return taught

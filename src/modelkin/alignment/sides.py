@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -19,6 +20,7 @@ Item = TypeVar("Item")
 KEPT_BYTES = 512 << 20  # of unit rows a model
 MOST_NEURONS = 1024  # that choose, a layer
 LEAST_OF_A_BLOCK = 64
+SMALL = 1 << 28  # numbers in all neurons of a model up to which every layer is looked at
 MOST_EXPERTS = 8  # of a layer that are looked at
 
 
@@ -30,6 +32,10 @@ class Side:
     kept: dict[Key, Views] = field(default_factory=dict)
     last: tuple[Key, Views] | None = None
     bytes: int = 0
+
+    @cached_property
+    def small(self) -> bool:
+        return is_small(self.anatomy)
 
     def views(self, block: Block, span: Span | None, with_gate: bool) -> tuple[Floats, ...]:
         """Unit rows by which a neuron may be recognised: gate (if asked for), up and down.  (n, d) each"""
@@ -121,6 +127,12 @@ def _beside(
         return [(dense[0][0], dense[1][0])]
     left, right = (evenly([*routed[s].values()], MOST_EXPERTS) or [b for b in dense[s] if not b.shared] for s in (0, 1))
     return [(a, b) for a in left for b in right]
+
+
+def is_small(anatomy: Anatomy) -> bool:
+    """Whether all layers of it can be looked at in a few minutes."""
+    sizes = (anatomy.shape(block.slots()[1]) for layer in anatomy.layers for block in blocks(anatomy, layer))
+    return sum(3 * rows * width for rows, width in sizes) <= SMALL
 
 
 def evenly(items: Sequence[Item], most: int) -> list[Item]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -15,6 +16,9 @@ from modelkin.records import Json
 
 Order = Literal["identity", "permutation", "subset", "none"]
 IN_PLACE = 0.9  # share of those found that must stand at their own number
+SHUFFLED = 0.25  # of steps that go down: half of them where chance numbered, none where nobody did
+STANDS_ELSEWHERE = 0.25
+FEWEST_RECOGNISED = 16
 
 
 def summary(alignment: Alignment) -> Json:
@@ -35,6 +39,90 @@ def summary(alignment: Alignment) -> Json:
         "tokens": None if alignment.tokens is None else _tokens(alignment.tokens),
         "reasons": list(alignment.reasons),
     }
+
+
+def disguises(alignment: Alignment) -> tuple[str, ...]:
+    """What of b had to be put back to find a in it, in words; empty where everything stands in its place.
+
+    Said only of what was recognised and stands elsewhere. Layers dropped or repeated in their order are a change of
+    shape and no disguise, and so are axes or neurons left out of theirs. Nor are gains moved into matrices, neurons
+    scaled and values mixed inside heads: quantisers do that in good faith.
+    """
+    said = (
+        _hidden_words(alignment),
+        "neurons renumbered" if _neurons_moved(alignment) else "",
+        "heads renumbered" if _heads_moved(alignment) else "",
+        "experts renumbered" if _experts_moved(alignment) else "",
+        "layers moved" if _layers_moved(alignment) else "",
+    )
+    return tuple(filter(None, said))
+
+
+def _hidden_words(alignment: Alignment) -> str:
+    rotation = alignment.rotation
+    if rotation is None or alignment.hidden == "identity":
+        return ""
+    if alignment.hidden == "rotation":
+        return "hidden axes are a rotation of A's"
+    if alignment.hidden == "rectangular":
+        narrowed = rotation.shape[1] < rotation.shape[0]
+        return f"hidden axes are a rotation of {'some of A' if narrowed else 'A'}'s{'' if narrowed else ' and others'}"
+    rows, columns = np.nonzero(rotation)
+    moved = _shuffled(rows[np.argsort(columns)])
+    signs = "signs of hidden axes flipped" if bool((rotation < 0).any()) else ""
+    return " and ".join(filter(None, ("hidden axes renumbered" if moved else "", signs)))
+
+
+def _shuffled(places: np.ndarray) -> bool:
+    """Whether numbers do not ascend: of numbers in an order of chance every second is below the one before it."""
+    return len(places) > 1 and float(np.mean(np.diff(places) < 0)) > SHUFFLED
+
+
+def _neurons_moved(alignment: Alignment) -> bool:
+    """In some layer: those recognised are out of their order. Experts cut from one MLP are dealt what they get."""
+    return any(
+        _shuffled(choice.views[0][np.flatnonzero(choice.two)])
+        for cell in alignment.cells
+        for pair, choice in cell.blocks
+        if int(choice.two.sum()) >= FEWEST_RECOGNISED and not _cut(alignment, pair)
+    )
+
+
+def _cut(alignment: Alignment, pair: BlockPair) -> bool:
+    sizes = alignment.a.shape(pair.a.slots()[1])[0], alignment.b.shape(pair.b.slots()[1])[0]
+    return (pair.a.expert < 0) != (pair.b.expert < 0) and sizes[0] != sizes[1]
+
+
+def _heads_moved(alignment: Alignment) -> bool:
+    """Of those on which two ways of looking agree, a quarter at least stands elsewhere, whichever the others are."""
+    found = [(m.heads, m.heads_agreed) for m in alignment.heads] + [
+        (m.groups, m.groups_agreed) for m in alignment.heads
+    ]
+    if head_order(alignment) not in ("permutation", "subset"):
+        return False
+    agreed = sum(count for _, count in found)
+    in_place = sum(there == here for order, _ in found for here, there in enumerate(order))
+    same = all(len(m.heads) == max(m.heads, default=-1) + 1 for m in alignment.heads)
+    return same and agreed - in_place >= STANDS_ELSEWHERE * agreed > 0
+
+
+def _experts_moved(alignment: Alignment) -> bool:
+    """In some layer an expert is recognised, by most of its neurons, under another number."""
+    pairs = [(pair, choice) for cell in alignment.cells for pair, choice in cell.blocks]
+    return any(
+        pair.a.expert != pair.b.expert
+        and min(pair.a.expert, pair.b.expert) >= 0
+        and 2 * choice.two.sum() > choice.asked
+        for pair, choice in pairs
+        if alignment.a.facts.experts == alignment.b.facts.experts
+    )
+
+
+def _layers_moved(alignment: Alignment) -> bool:
+    """The way steps back to a layer that it had left out. Back to one that it passed is a repetition."""
+    place = {name: i for i, name in enumerate(alignment.a.layers)}
+    way = [place[a] for _, a in alignment.layers if a is not None]
+    return any(there < here and there not in way[:i] for i, (here, there) in enumerate(pairwise(way), start=1))
 
 
 def neuron_order(alignment: Alignment) -> Order:

@@ -5,20 +5,12 @@ from __future__ import annotations
 from modelkin.records.comparison import (
     Beside,
     BriefAnswer,
-    BudgetName,
     Claims,
     Comparison,
     Cost,
-    Direction,
     KeptRows,
-    Kind,
-    KindShare,
-    Outcome,
     Party,
     Reads,
-    Shared,
-    Side,
-    Standing,
     Verdict,
     WeighedClaim,
 )
@@ -50,8 +42,10 @@ from modelkin.records.models import (
     Slot,
     TensorRef,
 )
+from modelkin.records.relation import Relation
 from modelkin.records.sampling import Cut, Portrait, ReadDigest, StoredRows
 from modelkin.records.survey import KnownPair, Matrix, Study, Survey, SurveyCost, SurveyModel, Table, Value
+from modelkin.records.terms import BudgetName, Direction, Kind, KindShare, Outcome, Shared, Side, Standing
 
 __all__ = [
     "AnatomyRow",
@@ -90,6 +84,7 @@ __all__ = [
     "Portrait",
     "ReadDigest",
     "Reads",
+    "Relation",
     "Role",
     "SetApart",
     "Shared",

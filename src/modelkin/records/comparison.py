@@ -9,31 +9,9 @@ import msgspec
 
 from modelkin.records.evidence import Evidence, NotEvidence, Unanswered
 from modelkin.records.models import FileFact, Json
+from modelkin.records.relation import Relation
 from modelkin.records.sampling import Portrait, ReadDigest, StoredRows
-
-Outcome = Literal["related", "unrelated", "undecided"]
-Side = Literal["a", "b"]
-Standing = Literal["confirmed", "contradicted", "cannot be told"]
-BudgetName = Literal["quick", "standard", "full"]
-Direction = Literal["a->b", "b->a", "neither", "unknown"]
-Kind = Literal[
-    "identical",
-    "re-encoded",
-    "fine-tune",
-    "continued-pretraining",
-    "merged-lora",
-    "merge",
-    "moe-upcycle",
-    "depth-upscale",
-    "depth-prune",
-    "width-prune",
-    "vocabulary-surgery",
-    "component-reuse",
-    "obfuscated",
-    "shared-init",
-    "shared-ancestor",
-    "undetermined",
-]
+from modelkin.records.terms import BudgetName, Direction, KindShare, Outcome, Shared, Side, Standing
 
 
 class WeighedClaim(msgspec.Struct, frozen=True):
@@ -69,21 +47,6 @@ class Party(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[FileFact, ...]
     weights: tuple[str, ...] = ()
     claims: Claims = Claims()
-
-
-class KindShare(msgspec.Struct, frozen=True):
-    """`probability` is None where the kind follows from what was counted and nothing was calibrated."""
-
-    kind: Kind
-    probability: float | None
-
-
-class Shared(msgspec.Struct, frozen=True):
-    """Share of the parameters that was inherited, with a 95 % interval."""
-
-    fraction: float
-    low: float
-    high: float
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,6 +142,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     answers: tuple[Evidence | Unanswered, ...]
     alignment: Json | None = None
+    relation: Relation | None = None
     controls: tuple[Beside, ...] = ()
     candidates: tuple[Beside, ...] = ()
     not_evidence: tuple[NotEvidence, ...] = ()

@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from modelkin.records.comparison import Direction, Kind, Shared
 from modelkin.records.models import Role
+from modelkin.records.terms import Direction, Kind, Shared
 
 MergeMethod = Literal["linear", "slerp", "ties", "dare", "passthrough", "unknown"]
 

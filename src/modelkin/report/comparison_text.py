@@ -13,10 +13,11 @@ from rich.text import Text
 
 from modelkin.records import Comparison, Evidence, Json, NotEvidence, Party, Unanswered
 from modelkin.report.comparison_beside import beside_tables, claims_lines
+from modelkin.report.comparison_relation import TITLE, alignment_lines, drawing, kinds_text, relation_lines
 from modelkin.report.text import plain, size
 
 STYLES = {"related": "bold cyan", "unrelated": "bold green", "undecided": "bold yellow"}
-COUNTS = 1e-6  # what an adjusted p must reach; the policy's, which a test compares
+COUNTS = {"A": 1e-6, "B": 1e-3}  # what an adjusted p must reach, by grade; the policy's, which a test compares
 ORDINARY = -1.0  # log10 of a p that nobody takes for a finding
 LONGEST_ID = 76
 SHOWN_RUNS = 12
@@ -35,10 +36,12 @@ LABELS = {
     "every-neuron": "every MLP neuron",
     "gauge": "rearrangement",
     "coverage": "what was compared",
+    "unmasked-neurons": "disguises undone",
 }
 P_NOTE = (
-    "p: how often strangers show as much. It counts from 1e-6 down, after division among the questions; what does not "
-    "reach that is chance."
+    "p: how often strangers show as much. It counts from 1e-6 down, after division among the questions, where the law "
+    "is exact (grade A), and from 1e-3 down where unrelated models are the measure (grade B); what does not reach that "
+    "is chance."
 )
 Pair = tuple[str, str | None]  # a layer of b, and the layer of a that it matches
 Run = list[Pair]
@@ -53,7 +56,10 @@ def comparison_page(comparison: Comparison) -> RenderableType:
         _answers(comparison),
         *_bullets("Why", _why(comparison)),
         *_bullets("Answers that cannot count", _does_not_count(comparison)),
+        *_bullets(TITLE, relation_lines(comparison)),
+        *_bullets("Where the weights of B stand in A", alignment_lines(comparison.alignment)),
         *_layer_map(comparison),
+        *drawing(comparison),
         *_bullets("What the models say of themselves: claims, not evidence", claims_lines(comparison)),
         *beside_tables(comparison, LABELS),
         *_not_evidence(comparison.not_evidence),
@@ -87,8 +93,9 @@ def _verdict(comparison: Comparison) -> RenderableType:
     line = Text.assemble((verdict.outcome.upper(), STYLES[verdict.outcome]), "  ", plain(verdict.sentence))
     parts = [line]
     if verdict.outcome == "related":
-        facts = ["kind: " + (", ".join(share.kind for share in verdict.kinds) or "undetermined")]
-        facts.append(f"direction: {verdict.direction}")
+        known = verdict.direction != "unknown" and verdict.direction_probability is not None
+        sure = f" ({verdict.direction_probability:.2f})" if known else ""
+        facts = [f"kind: {kinds_text(verdict.kinds)}", f"direction: {verdict.direction}{sure}"]
         if verdict.log10_pvalue is not None:
             facts.append(f"p ≤ {pvalue_text(verdict.log10_pvalue)} (grade {verdict.grade})")
         parts.append(Text(" · ".join(facts), style="bold"))
@@ -172,7 +179,7 @@ def _shown_pvalue(answer: Evidence) -> str:
         return pvalue_text(answer.log10_pvalue)
     if _fails(answer) or answer.grade is None:
         return "–"
-    rejects = answer.adjusted_pvalue is not None and answer.adjusted_pvalue <= COUNTS
+    rejects = answer.adjusted_pvalue is not None and answer.adjusted_pvalue <= COUNTS[answer.grade]
     return pvalue_text(answer.log10_pvalue) if rejects else "chance"
 
 

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from modelkin.verdict.judging import judge
-from modelkin.verdict.policy import ALPHA, BUDGET, POLICY, WEIGHTS, adjusted
+from modelkin.verdict.policy import ALPHA, ALPHA_B, BUDGET, POLICY, WEIGHTS, adjusted
 
-__all__ = ["ALPHA", "BUDGET", "POLICY", "WEIGHTS", "adjusted", "judge"]
+__all__ = ["ALPHA", "ALPHA_B", "BUDGET", "POLICY", "WEIGHTS", "adjusted", "judge"]

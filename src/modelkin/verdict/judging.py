@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from modelkin.records import Answer, Kind, KindShare, Verdict
+import msgspec
+
+from modelkin.records import Answer, Json, Kind, KindShare, Relation, Verdict
 from modelkin.verdict import words
 from modelkin.verdict.depth import depth_kind, layer_map, layers_apart
 from modelkin.verdict.policy import (
@@ -19,6 +21,7 @@ from modelkin.verdict.policy import (
     IDENTITY,
     LARGEST_DETECTABLE,
     LEAST_COMPARED,
+    LEAST_RECOGNISED,
     NEARLY_SAME,
     SETS_NEEDED,
     Tally,
@@ -27,6 +30,7 @@ from modelkin.verdict.policy import (
     meets_floor,
     tally,
 )
+from modelkin.verdict.telling import told
 
 Depths = tuple[int | None, int | None]
 
@@ -37,17 +41,29 @@ def judge(
     identical: bool = False,
     depths: Depths = (None, None),
     budget: Literal["quick", "standard", "full"] = "standard",
+    alignment: Json | None = None,
+    relation: Relation | None = None,
 ) -> Verdict:
     """What the policy makes of the answers.
 
     `identical`: every tensor of a is byte for byte one of b, and the other way round; the identity question can say
     so itself. `depths`: layers of a and of b. `budget`: how much was read, for `quick` never clears anybody.
+    `alignment`: the record's, where stage 5 was asked. `relation`: what was told of the pair once it was known to be
+    one; it names what was done and who came first, and never makes or unmakes a relation.
     """
     found = tally(answers)
+    undone = tuple((alignment or {}).get("undone", ()))
+    verdict = _by_table(found, depths, budget, identical, alignment or {})
+    return verdict if relation is None or verdict.outcome != "related" else told(verdict, found, undone, relation)
+
+
+def _by_table(found: Tally, depths: Depths, budget: str, identical: bool, alignment: Json) -> Verdict:
     if identical or _is_identical(found):
         return _related(found, words.IDENTICAL, ("identical",))
+    if found.is_recognised and (alignment.get("undone") or not found.rejecting) and len(found.sets) < SETS_NEEDED:
+        return _recognised(found, alignment)
     if found.tainted and len(found.sets) < SETS_NEEDED and found.byte_equal is None:
-        return _undecided(words.TAINTED, words.tainted_reasons(found.tainted))
+        return _undecided(found, words.TAINTED, words.tainted_reasons(found.tainted))
     if found.rejecting:
         return _beyond_chance(found, depth_kind(found.rejecting, depths))
     if found.byte_equal is not None:
@@ -74,7 +90,17 @@ def _beyond_chance(found: Tally, depth: Kind | None) -> Verdict:
     if len(found.sets) < SETS_NEEDED:
         return _related(found, words.one_set(found), ("component-reuse", *more))
     clear = any(answer.question == GAINS and (answer.effect or 0.0) >= CLEAR_GAINS for answer in found.rejecting)
-    return _related(found, words.RELATED if clear else words.RELATED_OR_START, more or ("undetermined",))
+    return _related(found, words.related() if clear else words.RELATED_OR_START, more or ("undetermined",))
+
+
+def _recognised(found: Tally, alignment: Json) -> Verdict:
+    """Stage 5: the neurons of one are those of the other, rearranged or in another shape."""
+    undone = tuple(alignment.get("undone", ()))
+    part = found.unmasked is not None and (found.unmasked.effect or 0.0) < LEAST_RECOGNISED
+    kinds: tuple[Kind, ...] = (*(("obfuscated",) if undone else ()), *(("component-reuse",) if part else ()))
+    verdict = _related(found, words.turned(found, undone), kinds or ("undetermined",))
+    layers = tuple((b, a) for b, a in alignment.get("layer_map", ()))
+    return msgspec.structs.replace(verdict, layer_map=layers)
 
 
 def _faint(found: Tally, more: tuple[Kind, ...]) -> Verdict:
@@ -84,7 +110,7 @@ def _faint(found: Tally, more: tuple[Kind, ...]) -> Verdict:
         return _related(found, words.one_set(found), ("component-reuse", *more))
     if places or len(found.sets) < SETS_NEEDED:
         return _related(found, words.small_part(found, places), ("component-reuse", *more))
-    return _undecided(words.FAINT, words.found_reasons(found.rejecting))
+    return _undecided(found, words.FAINT, words.found_reasons(found.rejecting))
 
 
 def _rows_without_constants(found: Tally, more: tuple[Kind, ...]) -> Verdict:
@@ -135,23 +161,25 @@ def _matched_in_part(found: Tally, depth: tuple[Kind, ...]) -> tuple[str, ...]:
 
 def _nothing_found(found: Tally, quick: bool) -> Verdict:
     if not found.answered:
-        return _undecided(words.NOTHING_ASKED, ())
+        return _undecided(found, words.NOTHING_ASKED, ())
     reasons = (*words.quiet_reasons(found), words.power_reason(found.detectable))
     missing = words.not_compared(found.coverage)
     if found.gauge is not None:
-        return _undecided(words.rearranged(found.gauge), (*words.found_reasons((found.gauge,)), *reasons), missing)
+        return _undecided(
+            found, words.rearranged(found.gauge), (*words.found_reasons((found.gauge,)), *reasons), missing
+        )
     sentence = _why_not_cleared(found, quick)
     if sentence is not None:
-        return _undecided(sentence, reasons, missing)
+        return _undecided(found, sentence, reasons, missing)
     few = () if found.is_quiet(EVERY_NEURON) else (words.FEW_NEURONS,)
     return Verdict(
         outcome="unrelated",
         grade=None,
         pvalue=None,
         log10_pvalue=None,
-        sentence=words.UNRELATED,
+        sentence=words.UNRELATED if found.unmasked is None else words.UNRELATED_UNMASKED,
         reasons=reasons,
-        limits=(*missing, *words.NOT_LOOKED_FOR, *few, *words.LIMITS[1:]),
+        limits=(*missing, *words.not_looked_for(found), *few, *words.LIMITS[1:]),
     )
 
 
@@ -170,22 +198,26 @@ def _why_not_cleared(found: Tally, quick: bool) -> str | None:
 
 def _related(found: Tally, sentence: str, kinds: tuple[Kind, ...]) -> Verdict:
     log10 = min((log10_adjusted(answer) for answer in found.rejecting), default=None)
+    grade: Literal["A", "B"] = "A"
+    seen = (found.unmasked,) if found.unmasked is not None and found.is_recognised else ()
+    if seen and log10 is None and found.byte_equal is None:
+        grade, log10 = "B", log10_adjusted(seen[0])
     bytes_too = (found.byte_equal,) if found.byte_equal is not None else ()
     more = (words.SIMILAR_KIND,) if "depth-prune" in kinds else ()
     return Verdict(
         outcome="related",
-        grade="A",
+        grade=grade,
         pvalue=None if log10 is None else as_pvalue(log10),
         log10_pvalue=log10,
         kinds=tuple(KindShare(kind, None) for kind in kinds),
         layer_map=layer_map(found.rejecting),
         sentence=sentence,
-        reasons=(*words.found_reasons((*found.rejecting, *bytes_too)), *words.tainted_reasons(found.tainted)),
+        reasons=(*words.found_reasons((*found.rejecting, *bytes_too, *seen)), *words.tainted_reasons(found.tainted)),
         limits=(*words.LIMITS, *more),
     )
 
 
-def _undecided(sentence: str, reasons: tuple[str, ...], missing: tuple[str, ...] = ()) -> Verdict:
+def _undecided(found: Tally, sentence: str, reasons: tuple[str, ...], missing: tuple[str, ...] = ()) -> Verdict:
     return Verdict(
         outcome="undecided",
         grade=None,
@@ -193,5 +225,5 @@ def _undecided(sentence: str, reasons: tuple[str, ...], missing: tuple[str, ...]
         log10_pvalue=None,
         sentence=sentence,
         reasons=reasons,
-        limits=(*missing, *words.NOT_LOOKED_FOR, words.FEW_NEURONS, *words.LIMITS),
+        limits=(*missing, *words.not_looked_for(found), words.FEW_NEURONS, *words.LIMITS),
     )

@@ -11,8 +11,9 @@ import msgspec
 from modelkin.records import Answer, Evidence, Unanswered
 from modelkin.stats.multiplicity import Budget
 
-POLICY = "2026-11c"
+POLICY = "2026-11d"
 ALPHA = 1e-6
+ALPHA_B = 1e-3  # of grade B, all of it for what looks through disguises
 GAINS = "hidden-axes-by-gains"
 EMBEDDINGS = "hidden-axes-by-embeddings"
 LAYER_MAP = "layer-map"
@@ -21,6 +22,7 @@ COPIES = "copies"
 EVERY_NEURON = "every-neuron"
 GAUGE = "gauge"
 COVERAGE = "coverage"
+UNMASKED = "unmasked-neurons"
 
 EQUAL_BYTES = (IDENTITY, COPIES)  # answers without a p-value: there is no chance in them
 
@@ -53,6 +55,7 @@ LARGEST_DETECTABLE = 0.1
 SETS_NEEDED = 2
 NEARLY_SAME = 0.98  # a median correlation of rows that training apart from the same random numbers does not leave
 CLEAR_GAINS = 0.1  # the share of axes that must find themselves by gains before a common random start is ruled out
+LEAST_RECOGNISED = 0.4  # of the neurons, once a disguise is undone: below it only a part was taken
 LEAST_COMPARED = 0.5  # of the parameters, by parts that were compared: below it nobody is cleared
 
 
@@ -60,7 +63,8 @@ LEAST_COMPARED = 0.5  # of the parameters, by parts that were compared: below it
 class Tally:
     """The answers by what they may do. `tainted` would have rejected, had its assumptions held.
 
-    `gauge` is there if it saw a sign that something was rearranged, `coverage` if it was worked out.
+    `gauge` is there if it saw a sign that something was rearranged, `coverage` if it was worked out. `unmasked` is the
+    answer of stage 5, which looks through disguises, where it was given with a grade.
     """
 
     rejecting: tuple[Evidence, ...]
@@ -69,6 +73,7 @@ class Tally:
     byte_equal: Evidence | None
     gauge: Evidence | None
     coverage: Evidence | None
+    unmasked: Evidence | None
     constant_gains: bool
     answered: int
 
@@ -88,6 +93,11 @@ class Tally:
 
     def rejects(self, *questions: str) -> bool:
         return any(answer.question in questions for answer in self.rejecting)
+
+    @property
+    def is_recognised(self) -> bool:
+        """Were neurons recognised beyond what unrelated models show, whatever was done to them?"""
+        return self.unmasked is not None and log10_adjusted(self.unmasked) <= math.log10(ALPHA_B)
 
     @property
     def is_mostly_equal(self) -> bool:
@@ -111,6 +121,7 @@ def tally(answers: Sequence[Answer]) -> Tally:
         byte_equal=next((a for a in given if a.question in EQUAL_BYTES and is_sound(a) and a.statistic > 0), None),
         gauge=next((a for a in given if a.question == GAUGE and a.statistic > 0), None),
         coverage=next((a for a in given if a.question == COVERAGE), None),
+        unmasked=next((a for a in given if a.question == UNMASKED and a.grade == "B"), None),
         constant_gains=any(_says_constant(answer) for answer in answers),
         answered=sum(answer.question not in (GAUGE, COVERAGE) for answer in given),
     )
@@ -128,8 +139,11 @@ def log10_pvalue(answer: Evidence) -> float | None:
 
 
 def log10_adjusted(answer: Evidence) -> float:
+    """Stage 5 has all of its grade's budget, and nothing to share."""
     value = log10_pvalue(answer)
-    return 0.0 if value is None else BUDGET.adjusted(answer.question, value)
+    if value is None or answer.question == UNMASKED:
+        return value or 0.0
+    return BUDGET.adjusted(answer.question, value)
 
 
 def as_pvalue(log10: float) -> float:
@@ -165,6 +179,7 @@ def _says_constant(answer: Answer) -> bool:
 
 
 def _with_adjusted(answer: Evidence) -> Evidence:
-    if answer.question not in WEIGHTS or log10_pvalue(answer) is None:
+    counts = answer.question in WEIGHTS or (answer.question == UNMASKED and answer.grade == "B")
+    if not counts or log10_pvalue(answer) is None:
         return answer
     return msgspec.structs.replace(answer, adjusted_pvalue=as_pvalue(log10_adjusted(answer)))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modelkin.records import Evidence
-from modelkin.verdict.policy import COVERAGE, EMBEDDINGS, EVERY_NEURON, GAINS, GAUGE, LAYER_MAP, Tally
+from modelkin.records import Direction, Evidence
+from modelkin.verdict.policy import COVERAGE, EMBEDDINGS, EVERY_NEURON, GAINS, GAUGE, LAYER_MAP, UNMASKED, Tally
 
 NAMES = {
     GAINS: "norm gains",
@@ -20,6 +20,7 @@ NAMES = {
     "copies": "tensors",
     GAUGE: "signs of rearranged weights",
     COVERAGE: "what was compared",
+    UNMASKED: "neurons with disguises undone",
 }
 SETS = {
     "hidden axes": "hidden axes",
@@ -29,10 +30,15 @@ SETS = {
 }
 SIGNS = {"norm gains": "norm gains put in order of size", "token angles": "angles between token embeddings"}
 IDENTICAL = "The two models are identical: every tensor of one is byte for byte in the other."
-RELATED = (
-    "The two models are related: one continues from the weights of the other, or both continue from those of a third, "
-    "and which of these it is cannot be told from this."
-)
+WHOSE: dict[Direction, str] = {
+    "a->b": "B continues from the weights of A, or of a model very near to A",
+    "b->a": "A continues from the weights of B, or of a model very near to B",
+    "neither": "both continue from the weights of a third, and neither from the other",
+    "unknown": (
+        "one continues from the weights of the other, or both continue from those of a third, and which of these it is "
+        "cannot be told from this"
+    ),
+}
 RELATED_OR_START = (
     "The two models are related: one continues from the weights of the other, both continue from those of a third, or "
     "both started from the same random weights, and which of these it is cannot be told from this."
@@ -45,6 +51,10 @@ SHARED_INIT = (
 UNRELATED = (
     "The two models are unrelated: no shared origin was found in what was compared, and descent of the whole model "
     "would have been noticed unless it was deliberately disguised."
+)
+UNRELATED_UNMASKED = (
+    "The two models are unrelated: no shared origin was found in what was compared, and descent of the whole model "
+    "would have been noticed, also if its weights had been turned and renumbered to hide it."
 )
 QUICK = (
     "It is undecided whether the two models are related: nothing beyond chance was found in the little that `quick` "
@@ -78,12 +88,26 @@ LIMITS = (
     "It says nothing of licences, permission or intent.",
     "It says nothing of the data that either model was trained on.",
 )
-NOT_LOOKED_FOR = (
-    "Weights that were deliberately rearranged to hide their origin are not seen through yet.",
-    "A model trained only on the answers of another inherits no weights, and would not be noticed.",
-)
+NO_DISGUISE_LOOKED_FOR = "Weights that were deliberately rearranged to hide their origin were not looked for."
+ANSWERS_ALONE = "A model trained only on the answers of another inherits no weights, and would not be noticed."
 FEW_NEURONS = "A few neurons taken from another model could lie outside the rows that were read."
 SIMILAR_KIND = "Layers left out of one model and new layers added to the other look alike from here."
+
+
+def related(direction: Direction = "unknown") -> str:
+    return f"The two models are related: {WHOSE[direction]}."
+
+
+def turned(found: Tally, undone: Sequence[str], direction: Direction = "unknown") -> str:
+    """Stage 5 recognised the neurons. Whether somebody meant to hide them no weight can tell."""
+    seen = found.unmasked
+    count = "" if seen is None else f" {seen.statistic:.0f} of {seen.n} MLP neurons are recognised, and"
+    if not undone:
+        return f"The two models are related, though their shapes differ:{count} {WHOSE[direction]}."
+    return (
+        f"The two models are related, and the weights of one are rearranged ({joined(list(undone))}): with that undone"
+        f"{count} {WHOSE[direction]}."
+    )
 
 
 def joined(words: Sequence[str]) -> str:
@@ -165,10 +189,17 @@ def tainted_reasons(answers: Sequence[Evidence]) -> tuple[str, ...]:
 
 
 def quiet_reasons(found: Tally) -> tuple[str, ...]:
-    if not found.quiet:
-        return ()
-    names = joined([SETS.get(name, name) for name in dict.fromkeys(a.index_set for a in found.quiet)])
-    return (f"No more alike than strangers: {names}.",)
+    reasons = []
+    if found.quiet:
+        names = joined([SETS.get(name, name) for name in dict.fromkeys(a.index_set for a in found.quiet)])
+        reasons.append(f"No more alike than strangers: {names}.")
+    if found.unmasked is not None:
+        reasons += found_reasons((found.unmasked,))
+    return tuple(reasons)
+
+
+def not_looked_for(found: Tally) -> tuple[str, ...]:
+    return (*(() if found.unmasked is not None else (NO_DISGUISE_LOOKED_FOR,)), ANSWERS_ALONE)
 
 
 def power_reason(detectable: float | None) -> str:

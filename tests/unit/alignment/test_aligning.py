@@ -128,6 +128,42 @@ def test_layers_are_found_wherever_they_went(order: list[int], expected: list[st
     assert summary(found)["layers"] == "moved"
 
 
+@pytest.mark.parametrize("order", [[0, 1, 2, 1, 2, 3], [0, 2, 3]], ids=["repeated", "dropped"])
+@pytest.mark.parametrize("turn", [False, True], ids=["whole first", "whole last"])
+def test_renumbered_experts_are_found_in_models_of_other_depth(order: list[int], turn: bool) -> None:
+    a = drawn(1, neurons=32, experts=3)
+    b = permute_experts(composed(restacked(a, order), np.random.default_rng(2)), np.random.default_rng(3))
+    found = aligned(b, a) if turn else aligned(a, b)
+    true = {str(new): str(old) for new, old in enumerate(order)}
+    if turn:
+        assert all(there is None or true[there] == here for here, there in found.layers)
+        assert {here for here, there in found.layers if there is not None} == set(true.values())
+    else:
+        assert dict(found.layers) == true
+    assert all(layer.two == layer.n for layer in (cell.found for cell in found.cells))
+
+
+def test_large_experts_are_looked_for_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("modelkin.alignment.sides.SMALL", 0)
+    a = drawn(1, neurons=96, experts=2)
+    found = aligned(a, composed(restacked(a, [0, 2, 3]), np.random.default_rng(2)))
+    assert any("only the first expert" in reason for reason in found.reasons)
+    assert [layer for _, layer in found.layers] == ["0", "2", "3"]
+
+
+def test_copies_are_one_witness() -> None:
+    """Experts that are one MLP four times over agree with a stranger's where that one does: not four times as often."""
+    stranger, dense = drawn(3), drawn(1)
+    b = drawn(2, experts=4) | {name: array for name, array in dense.items() if ".mlp." not in name}
+    for name in [name for name in b if ".experts." in name]:
+        head, _, tail = name.partition("experts.")
+        b[name] = dense[head + tail.partition(".")[2]]
+    found = aligned(stranger, b)
+    assert {layer.sizes for layer in found.held_out} == {(NEURONS,)}
+    assert max(layer.two for layer in found.held_out) <= 6
+    assert all(sum(int(c.two.sum()) for _, c in cell.blocks) == 4 * NEURONS for cell in aligned(dense, b).cells)
+
+
 def test_a_new_layer_among_inherited_ones_is_new() -> None:
     a, other = drawn(1, layers=5), drawn(2, layers=5)
     grown = restacked(a, [0, 1, 2, 3, 4, 2])
@@ -155,6 +191,8 @@ def test_narrowed_model_is_found_and_its_axes_are_a_subset() -> None:
     assert (hidden.hidden, summary(hidden)["neurons"]) == ("rectangular", "subset")
     back = aligned(composed(b, np.random.default_rng(2)), a)
     assert all_found(back)
+    assert back.hidden == "rectangular"
+    assert aligned(b, a).hidden == "subset"
 
 
 def test_experts_are_found_by_their_routers() -> None:
@@ -226,8 +264,12 @@ def test_models_without_mlps_are_not_aligned() -> None:
     assert aligned(a, a).reasons[0].startswith("2 layers with MLP neurons are needed")
 
 
-def test_experts_without_attention_have_no_operators() -> None:
+def test_experts_without_attention_have_no_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all experts together there would be some, but that is too much to read where they are large."""
     a = {name: array for name, array in drawn(1, neurons=24, experts=3).items() if "self_attn" not in name}
+    b = permute_experts(rotate_hidden(a, np.random.default_rng(2)), np.random.default_rng(3))
+    assert all_found(aligned(a, b))
+    monkeypatch.setattr("modelkin.alignment.sides.SMALL", 0)
     found = aligned(a, a)
     assert not found.found
     assert any("gives an operator" in reason for reason in found.reasons)
@@ -317,7 +359,7 @@ def test_what_is_too_large_to_keep_is_read_again(monkeypatch: pytest.MonkeyPatch
 
 
 def test_large_models_are_judged_by_some_neurons_of_some_layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("modelkin.alignment.aligning.SMALL", 0)
+    monkeypatch.setattr("modelkin.alignment.sides.SMALL", 0)
     monkeypatch.setattr("modelkin.alignment.aligning.MOST_JUDGED", 4)
     monkeypatch.setattr("modelkin.alignment.sides.MOST_NEURONS", 64)
     a = drawn(1, layers=7, neurons=96)

@@ -22,7 +22,7 @@ from modelkin.records import (
 )
 from modelkin.report.comparison_text import COUNTS, LABELS, QUESTION_WIDTH, comparison_page, pvalue_text, shortened
 from modelkin.report.text import render
-from modelkin.verdict import ALPHA, WEIGHTS, adjusted, judge
+from modelkin.verdict import ALPHA, ALPHA_B, WEIGHTS, adjusted, judge
 
 
 def party(name: str, layers: int = 24) -> Party:
@@ -137,7 +137,7 @@ def test_without_rejection_no_small_number_is_shown() -> None:
         assert "e-0" not in shown
         assert "1e-3" not in shown
         assert "1e-40" not in shown
-    assert COUNTS == ALPHA
+    assert COUNTS == {"A": ALPHA, "B": ALPHA_B}
 
 
 def test_a_failed_assumption_is_told() -> None:

@@ -1,0 +1,47 @@
+"""What is told of a pair once it is known to be one: what was done, who came first, how much is shared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from modelkin.alignment import Alignment, disguises, rewritten
+from modelkin.architectures import Anatomy
+from modelkin.questions import Pair
+from modelkin.records import Relation, Verdict
+from modelkin.relation.reading import Weights
+from modelkin.relation.relating import Inquiry, relate
+from modelkin.relation.tokens import shared_tokens
+from modelkin.sampling.budget import bytes_left, whole
+from modelkin.sources.protocol import Progress
+
+
+def descent(
+    pair: Pair, verdict: Verdict, alignment: Alignment | None, candidates: Sequence[Anatomy], progress: Progress
+) -> Relation | None:
+    """From all tensors of both; None where that is more than the budget allows, or where there is nothing to ask."""
+    if not is_asked(pair, verdict):
+        return None
+    b: Weights = pair.b
+    layers = verdict.layer_map
+    undone: tuple[str, ...] = ()
+    if alignment is not None and alignment.rotation is not None:
+        layers, undone = alignment.layers, disguises(alignment)
+        b = rewritten(alignment) if undone else pair.b
+    inquiry = Inquiry(
+        layers=layers,
+        tokens=shared_tokens(pair.a, pair.b),
+        names=(pair.a.checkpoint.id, pair.b.checkpoint.id),
+        candidates=[(anatomy.checkpoint.id, anatomy) for anatomy in candidates],
+        disguises=undone,
+        seed=pair.seed,
+    )
+    return relate(pair.a, b, inquiry, progress)
+
+
+def is_asked(pair: Pair, verdict: Verdict) -> bool:
+    """Of related pairs that are not the same, if all of both fits into the budget."""
+    if verdict.outcome != "related" or pair.budget == "quick":
+        return False
+    if any(share.kind == "identical" for share in verdict.kinds):
+        return False
+    return pair.budget == "full" or all(whole(anatomy) <= bytes_left(anatomy) for anatomy in (pair.a, pair.b))

@@ -1,0 +1,46 @@
+"""The words of the contract: outcomes, kinds, directions, and how much is shared."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Outcome = Literal["related", "unrelated", "undecided"]
+Side = Literal["a", "b"]
+Standing = Literal["confirmed", "contradicted", "cannot be told"]
+BudgetName = Literal["quick", "standard", "full"]
+Direction = Literal["a->b", "b->a", "neither", "unknown"]
+Kind = Literal[
+    "identical",
+    "re-encoded",
+    "fine-tune",
+    "continued-pretraining",
+    "merged-lora",
+    "merge",
+    "moe-upcycle",
+    "depth-upscale",
+    "depth-prune",
+    "width-prune",
+    "vocabulary-surgery",
+    "component-reuse",
+    "obfuscated",
+    "shared-init",
+    "shared-ancestor",
+    "undetermined",
+]
+
+
+class KindShare(msgspec.Struct, frozen=True):
+    """`probability` is None where the kind follows from what was counted and nothing was calibrated."""
+
+    kind: Kind
+    probability: float | None
+
+
+class Shared(msgspec.Struct, frozen=True):
+    """Share of the parameters that was inherited, with a 95 % interval."""
+
+    fraction: float
+    low: float
+    high: float

@@ -1,0 +1,83 @@
+"""What was done to one model to make the other, who came first and how much is shared, as lines of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from modelkin.records import Comparison, Json, KindShare, Relation
+from modelkin.report.text import plain
+
+TITLE = "What was done, from all tensors of both"
+SHOWN_SOURCES = 6
+PLACES = ("hidden", "neurons", "heads", "experts", "layers")
+NAMES = {"hidden": "hidden axes", "neurons": "neurons", "heads": "heads", "experts": "experts", "layers": "layers"}
+IN_PLACE = ("identity", "none", None)
+
+
+def relation_lines(comparison: Comparison) -> list[str]:
+    """A line a kind that holds with what it would be between strangers; then order, share and mixture."""
+    found = comparison.relation
+    if found is None:
+        return []
+    said = {share.kind for share in comparison.verdict.kinds}
+    kinds = [kind for kind in found.kinds if kind.kind in said]
+    lines = [f"{kind.kind}: {kind.why}; between strangers: {kind.strangers}" for kind in kinds]
+    lines += [f"who came first ({comparison.verdict.direction}): {why}" for why in found.direction_reasons]
+    return [*lines, *_share(comparison), *_merge(found), *_thirds(found)]
+
+
+def _share(comparison: Comparison) -> list[str]:
+    shared = comparison.verdict.shared
+    if shared is None:
+        return []
+    of = "A" if comparison.verdict.direction == "b->a" else "B"
+    told = f"{100 * shared.fraction:.0f} % of the parameters of {of}"
+    return [f"shared: {told} (95 % interval {100 * shared.low:.0f}–{100 * shared.high:.0f} %; strangers: 0 %)"]
+
+
+def _merge(found: Relation) -> list[str]:
+    merge = found.merge
+    if merge is None or len(merge.layers) < 2:
+        return []
+    spread = []
+    for place, source in enumerate(merge.sources[:SHOWN_SOURCES]):
+        weights = [layer.weights[place] for layer in merge.layers]
+        spread.append(f"{source} {min(weights):.2f} to {max(weights):.2f}")
+    return [f"weights of the mixture, layer by layer: {'; '.join(spread)}; a stranger's would be 0.00"]
+
+
+def _thirds(found: Relation) -> list[str]:
+    return [
+        f"with {each.third}: {each.shape} (cosines at a, b and it: {each.at_a[0]:.2f}, {each.at_b[0]:.2f}, "
+        f"{each.at_third[0]:.2f}; near 0 where a model lies between the others, between strangers 0.5)"
+        for each in found.triplets
+    ]
+
+
+def alignment_lines(alignment: Json | None) -> list[str]:
+    """What of b stands where in a, if it was found elsewhere without being rearranged: what was, the kind tells."""
+    if not alignment or alignment.get("hidden") in (None, "none") or alignment.get("undone"):
+        return []
+    moved = [(name, alignment.get(name)) for name in PLACES if alignment.get(name) not in IN_PLACE]
+    return [f"{NAMES[name]}: {how} of A's" for name, how in moved]
+
+
+def drawing(comparison: Comparison) -> Iterable[RenderableType]:
+    """The map of the layers, where it is more than a diagonal."""
+    found = comparison.relation
+    facing = comparison.a.layers == comparison.b.layers and all(a == b for b, a in comparison.verdict.layer_map)
+    if found is None or not found.drawing or facing:
+        return
+    yield Padding(Group(*(Text(plain(line), no_wrap=True) for line in found.drawing)), (0, 0, 0, 3))
+
+
+def kinds_text(kinds: Sequence[KindShare]) -> str:
+    return ", ".join(_kind(share) for share in kinds) or "undetermined"
+
+
+def _kind(share: KindShare) -> str:
+    return share.kind if share.probability is None else f"{share.kind} ({share.probability:.2f})"

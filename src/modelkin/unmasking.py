@@ -1,0 +1,56 @@
+"""Stage 5 of a comparison: was b turned and renumbered? Asked where the weights do not agree in their places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from modelkin.alignment import Alignment, align, bytes_needed, disguises, summary
+from modelkin.questions import CannotAsk, Pair, unmasked
+from modelkin.records import Answer, Json, Unanswered
+from modelkin.sampling.budget import bytes_left
+from modelkin.sources.protocol import Progress
+from modelkin.verdict.policy import SETS_NEEDED, tally
+
+STAGE = 5
+IN_PLACE = "not needed: the weights agree in their places"
+
+
+@dataclass(frozen=True, eq=False)
+class Unmasked:
+    """The answer, None where nobody asked; and the alignment where there is one."""
+
+    answer: Answer | None
+    alignment: Alignment | None = None
+
+    @property
+    def told(self) -> Json | None:
+        """For the record."""
+        if self.alignment is None:
+            return None
+        return summary(self.alignment) | {"undone": list(disguises(self.alignment))}
+
+
+def unmask(pair: Pair, found: Sequence[Answer], progress: Progress) -> Unmasked:
+    """`found`: the answers so far. At `standard` only if it fits into what that may read."""
+    if len(tally(found).sets) >= SETS_NEEDED:
+        return Unmasked(Unanswered(unmasked.ID, IN_PLACE))
+    if pair.budget != "full" and (reason := too_much(pair)):
+        return Unmasked(Unanswered(unmasked.ID, reason))
+    progress("looking through disguises", 0, 0)
+    alignment = align(pair.a, pair.b, np.random.default_rng([pair.seed, STAGE]), progress)
+    try:
+        return Unmasked(unmasked.answer(alignment), alignment)
+    except CannotAsk as reason:
+        return Unmasked(Unanswered(unmasked.ID, str(reason)))
+
+
+def too_much(pair: Pair) -> str | None:
+    """Why it is not looked for at this budget; None if it is."""
+    needed = bytes_needed(pair.a, pair.b)
+    if all(size <= bytes_left(anatomy) for size, anatomy in zip(needed, (pair.a, pair.b), strict=True)):
+        return None
+    sizes = " and ".join(f"{size / 1e6:,.0f} MB of {who}" for size, who in zip(needed, "AB", strict=True))
+    return f"it would read {sizes}; --budget full does"

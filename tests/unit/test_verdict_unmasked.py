@@ -1,0 +1,122 @@
+"""Stage 5 in the table of outcomes, and what the relation adds to a verdict."""
+
+from __future__ import annotations
+
+from modelkin.records import Evidence, Relation, Shared, Unanswered
+from modelkin.records.relation import KindFound
+from modelkin.records.terms import Direction, Kind
+from modelkin.verdict import judge
+from verdict_answers import EMBEDDINGS, FAILS, GAINS, NEURONS, evidence, kinds, no, no_suspicion, yes
+
+UNMASKED = "unmasked-neurons"
+TURNED = {"undone": ["hidden axes are a rotation of A's"], "layer_map": [["0", "1"], ["1", None]]}
+IN_PLACE = {"undone": [], "layer_map": [["0", "0"]]}
+QUIET = (no(GAINS), no(NEURONS), no(EMBEDDINGS))
+
+
+def seen(log10: float = -3.5, share: float = 1.0, **changes: object) -> Evidence:
+    told = {"grade": "B", "index_set": "neurons", "statistic": 640 * share, "n": 640, "effect": share}
+    return evidence(UNMASKED, log10, **(told | changes))
+
+
+def relation(*found: Kind, direction: Direction = "unknown") -> Relation:
+    told = tuple(KindFound(kind, None, "it shows", "it does not") for kind in found)
+    share = Shared(0.9, 0.8, 1.0)
+    return Relation(
+        kinds=told, direction=direction, direction_probability=0.97, direction_reasons=("it lost",), shared=share
+    )
+
+
+def test_recognised_neurons_convict_at_grade_b() -> None:
+    verdict = judge([*QUIET, seen()], alignment=TURNED)
+    assert (verdict.outcome, verdict.grade, verdict.log10_pvalue) == ("related", "B", -3.5)
+    assert kinds(verdict) == ["obfuscated"]
+    assert "hidden axes are a rotation of A's" in verdict.sentence
+    assert "640 of 640" in verdict.sentence
+    assert verdict.layer_map == (("0", "1"), ("1", None))
+
+
+def test_what_controls_show_too_convicts_nobody() -> None:
+    verdict = judge([*QUIET, seen(-2.9, 0.01)], alignment=TURNED)
+    assert verdict.outcome == "unrelated"
+    assert no_suspicion(verdict)
+    assert "also if its weights had been turned and renumbered" in verdict.sentence
+    assert not any("were not looked for" in limit for limit in verdict.limits)
+
+
+def test_without_stage_five_a_disguise_is_not_ruled_out() -> None:
+    for answers in (QUIET, (*QUIET, Unanswered(UNMASKED, "too large")), (*QUIET, seen(-9.0, grade=None))):
+        verdict = judge(answers)
+        assert verdict.outcome == "unrelated"
+        assert "unless it was deliberately disguised" in verdict.sentence
+        assert any("were not looked for" in limit for limit in verdict.limits)
+
+
+def test_other_shapes_are_no_disguise() -> None:
+    verdict = judge([Unanswered(GAINS, "other widths"), seen()], alignment=IN_PLACE)
+    assert (verdict.outcome, verdict.grade, kinds(verdict)) == ("related", "B", ["undetermined"])
+    assert "rearranged" not in verdict.sentence
+
+
+def test_a_few_neurons_are_a_part() -> None:
+    assert kinds(judge([*QUIET, seen(share=0.2)], alignment=TURNED)) == ["obfuscated", "component-reuse"]
+
+
+def test_exact_evidence_of_one_set_keeps_its_grade_beside_a_disguise() -> None:
+    verdict = judge([yes(GAINS, -30.0), no(NEURONS), seen()], alignment=TURNED)
+    assert (verdict.grade, kinds(verdict)) == ("A", ["obfuscated"])
+    plain = judge([yes(GAINS, -30.0), no(NEURONS), seen(-0.2, 0.0)], alignment=IN_PLACE)
+    assert kinds(plain) == ["component-reuse"]
+
+
+def test_a_failed_assumption_of_exact_questions_does_not_taint_stage_five() -> None:
+    verdict = judge([yes(GAINS, assumptions=FAILS), no(NEURONS), seen()], alignment=TURNED)
+    assert (verdict.outcome, verdict.grade) == ("related", "B")
+
+
+def test_a_relation_makes_no_verdict() -> None:
+    told = judge(QUIET, relation=relation("fine-tune", direction="a->b"))
+    assert told == judge(QUIET)
+
+
+def test_kinds_direction_and_share_come_from_the_relation() -> None:
+    both = [yes(GAINS), yes(NEURONS)]
+    verdict = judge(both, relation=relation("merged-lora", direction="a->b"))
+    assert (kinds(verdict), verdict.direction) == (["merged-lora"], "a->b")
+    assert verdict.direction_probability == 0.97
+    assert verdict.sentence == (
+        "The two models are related: B continues from the weights of A, or of a model very near to A."
+    )
+    assert verdict.shared == Shared(0.9, 0.8, 1.0)
+    assert not any("which of the two came first" in limit for limit in verdict.limits)
+    open_end = judge(both, relation=relation())
+    assert (kinds(open_end), open_end.direction) == (["undetermined"], "unknown")
+    assert any("which of the two came first" in limit for limit in open_end.limits)
+
+
+def test_siblings_and_shared_starts_are_no_descent() -> None:
+    siblings = judge([yes(GAINS), yes(NEURONS)], relation=relation("shared-ancestor", direction="neither"))
+    assert "neither from the other" in siblings.sentence
+    start = judge([no(GAINS), yes(NEURONS), yes(EMBEDDINGS)], relation=relation("shared-init", direction="a->b"))
+    assert (kinds(start), start.direction) == (["shared-init"], "neither")
+    contradicted = judge([no(GAINS), yes(NEURONS), yes(EMBEDDINGS)], relation=relation("fine-tune", direction="a->b"))
+    assert (kinds(contradicted), contradicted.direction) == (["shared-init"], "unknown")
+
+
+def test_the_exact_evidence_outweighs_what_the_relation_says() -> None:
+    part = judge([yes(GAINS), no(NEURONS)], relation=relation("fine-tune", "vocabulary-surgery"))
+    assert kinds(part) == ["component-reuse", "vocabulary-surgery"]
+    gains_too = judge([yes(GAINS), yes(NEURONS)], relation=relation("shared-init"))
+    assert kinds(gains_too) == ["undetermined"]
+
+
+def test_a_common_start_that_is_not_ruled_out_leaves_the_order_open() -> None:
+    faint = judge([yes(GAINS, effect=0.05), yes(NEURONS)], relation=relation("re-encoded", direction="a->b"))
+    assert (faint.direction, faint.direction_probability) == ("unknown", None)
+    assert "same random weights" in faint.sentence
+
+
+def test_a_disguise_with_its_order() -> None:
+    verdict = judge([*QUIET, seen()], alignment=TURNED, relation=relation("obfuscated", direction="a->b"))
+    assert kinds(verdict) == ["obfuscated"]
+    assert "B continues from the weights of A" in verdict.sentence
