@@ -23,7 +23,7 @@ HOUSE: dict[str, set[str]] = {
     "inspection": {"errors", "records", "sources", "checkpoint", "architectures", "vocabulary"},
     "alignment": {"errors", "records", "architectures", "stats"},
     "sampling": {"errors", "records", "sources", "architectures"},
-    "relation": {"errors", "records", "architectures", "metrics", "stats", "sampling"},
+    "relation": {"errors", "records", "architectures", "vocabulary", "metrics", "stats", "sampling", "alignment"},
     "questions": {
         "errors",
         "records",

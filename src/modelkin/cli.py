@@ -248,7 +248,7 @@ def _show_inspection(record: Any, json_to: str | None, out: Path | None, all_lay
 @click.option("--truth", "telling", is_flag=True, help="Say what each bundled model really is and stop.")
 @output_options
 def demo(listing: bool, telling: bool, json_to: str | None, out: Path | None) -> None:
-    """Compare five pairs of bundled models, served over HTTP by a Hub on this machine. Needs no network."""
+    """Compare six pairs of bundled models, served over HTTP by a Hub on this machine. Needs no network."""
     from modelkin.demo.catalogue import sentences, table
 
     if (listing or telling) and (json_to or out):

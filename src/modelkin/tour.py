@@ -9,7 +9,14 @@ from modelkin.records import Comparison
 from modelkin.sources import ReadOptions
 from modelkin.sources.protocol import Progress, no_progress
 
-PAIRS = (("dune", "heath"), ("dune", "birch"), ("dune", "grove"), ("ember", "cobalt"), ("dune", "amber"))
+PAIRS = (
+    ("dune", "heath"),
+    ("dune", "birch"),
+    ("dune", "grove"),
+    ("ember", "cobalt"),
+    ("dune", "amber"),
+    ("dune", "fjord"),
+)
 
 
 def tour(progress: Progress = no_progress) -> tuple[Comparison, ...]:

@@ -7,20 +7,24 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 import torch
-from models import tiny
+from models import CONFIGS, tiny
 from zoo.checkpoints import Model, load, save
 
+from modelkin.alignment import align, disguises, rewritten
 from modelkin.architectures import Anatomy, identify
 from modelkin.demo import bundled
 from modelkin.inspection import open_model
 from modelkin.records.relation import Relation
 from modelkin.relation.merges import unmixed
 from modelkin.relation.relating import Inquiry, relate
-from modelkin.relation.tokens import shared_tokens
+from modelkin.relation.tokens import ascending, shared_tokens
+from modelkin.relation.turned import axes_pvalue
 from modelkin.sources import ReadOptions
-from zoo import derive
+from zoo import derive, disguise
 
 torch.set_num_threads(1)
 LLAMA = tiny("llama", vocab_size=256)
@@ -173,6 +177,76 @@ def test_a_merge_among_candidates_is_a_kind_and_points_at_itself() -> None:
     mother, merged = opened(BASE), opened(derive.linear([BASE, other], [0.7, 0.3]))
     found = relate(mother, merged, Inquiry(names=("mother", "new"), candidates=[("other", opened(other))]))
     assert (kinds(found), found.direction) == (["merge"], "a->b")
+
+
+def unmasked(a: Anatomy, b: Anatomy) -> Relation:
+    """As `compare` asks it: b in the coordinates of a, with what had to be undone."""
+    found = align(a, b, np.random.default_rng(5))
+    undone = disguises(found)
+    asked = Inquiry(layers=found.layers, tokens=shared_tokens(a, b), disguises=undone)
+    return relate(a, rewritten(found) if undone else b, asked)
+
+
+def bundled_model(name: str) -> Anatomy:
+    return identify(open_model(str(bundled()[name]), ReadOptions(), lambda *_: None))
+
+
+def test_a_disguised_copy_is_a_copy_and_the_later_one_in_either_order() -> None:
+    dune, fjord = bundled_model("dune"), bundled_model("fjord")
+    one, other = unmasked(dune, fjord), unmasked(fjord, dune)
+    assert kinds(one) == kinds(other) == ["obfuscated"]
+    assert (one.direction, other.direction) == ("a->b", "b->a")
+    for found in (one, other):
+        assert found.shared is not None
+        assert found.shared.fraction == pytest.approx(1)
+        assert found.shared.low < 0.9  # queries, keys and gains could be anybody's
+        assert {each.role for each in found.not_compared} >= {"q", "k", "input_norm"}
+        assert "was turned" in found.direction_reasons[0]
+        assert "was renumbered" in found.direction_reasons[1]
+
+
+def test_training_under_a_disguise_is_still_named() -> None:
+    dune, hidden = opened(trained("dune")), opened(disguise.composed(trained("heath"), 3))
+    found = unmasked(dune, hidden)
+    assert kinds(found)[:2] == ["obfuscated", "fine-tune"]
+    assert found.direction == "a->b"
+    assert unmasked(hidden, dune).direction == "b->a"
+
+
+def test_a_turned_parent_is_not_said_to_come_from_a_child_that_went_far() -> None:
+    """grown and trained far from it, the child keeps its axes; the parent that somebody turned came before it."""
+    parent, child = opened(disguise.composed(trained("dune"), 4)), opened(trained("birch"))
+    found = unmasked(child, parent)
+    assert found.axes is not None
+    assert found.axes.pvalue_b > 0.01 > found.axes.pvalue_a
+    assert found.direction == "unknown"
+
+
+def test_axes_of_trained_models_are_special_until_somebody_turns_them() -> None:
+    for name in ("amber", "birch", "cobalt", "dune", "ember", "grove", "heath"):
+        found = axes_pvalue(bundled_model(name))
+        assert found is not None
+        assert found[0] < 1e-8
+    turned = [axes_pvalue(opened(disguise.rotate_hidden(trained("grove"), seed))) for seed in range(6)]
+    assert min(found[0] for found in turned if found) > 0.01  # one in twenty of six would be below by chance, at most
+
+
+def test_only_a_renumbered_vocabulary_is_out_of_order() -> None:
+    rises = {
+        name: ascending(vocabulary) for name in bundled() if (vocabulary := bundled_model(name).checkpoint.vocabulary)
+    }
+    assert rises.pop("fjord") == pytest.approx(0.5, abs=0.1)
+    assert all(rise is not None and rise > 0.99 for rise in rises.values())
+
+
+@pytest.mark.parametrize("family", sorted(CONFIGS))
+def test_every_family_is_told_of(family: str) -> None:
+    model = stored(tiny(family))
+    found = told(model, disguise.add_noise(model, 0.01, 1))
+    assert kinds(found)[0] == "fine-tune"
+    assert found.shared is not None
+    assert found.shared.fraction > 0.95
+    assert msgspec.json.decode(msgspec.json.encode(found), type=Relation) == found
 
 
 def test_every_kind_says_what_strangers_would_show() -> None:

@@ -86,9 +86,13 @@ class Axes:
         return (wide, *shape[1:]) if slot.role in WRITERS | GAINS | NORM_BIASES else shape
 
     def read(self, slot: Slot, rows: Floats, layer_of_a: str | None) -> Floats:
-        """Rows of a slot of b, as stored, in the coordinates of a."""
+        """Rows of a slot of b, as stored, in the coordinates of a. What is not finite stays so, for whoever asks."""
         if self.hidden == "identity" or slot.role in INNER:
             return rows
+        with np.errstate(invalid="ignore", over="ignore"):
+            return self._turned(slot, rows, layer_of_a)
+
+    def _turned(self, slot: Slot, rows: Floats, layer_of_a: str | None) -> Floats:
         if slot.role in READERS:
             return self._reader(slot, rows, layer_of_a)
         if slot.role in WRITING_COLUMNS:
@@ -115,7 +119,8 @@ def gains_agree(a: Anatomy, b: Anatomy, rotation: Rotation, continued: Mapping[s
     """
     pairs = [(slot_of(role, x), slot_of(role, y)) for y, x in continued.items() for role in STREAM_NORMS]
     known = [(left, right) for left, right in pairs if left in a.slots and right in b.slots]
-    gains = [(a.read(left), np.abs(rotation) @ b.read(right)) for left, right in known]
+    read = [(a.read(left), b.read(right)) for left, right in known]
+    gains = [(x, np.abs(rotation) @ y) for x, y in read if np.isfinite(x).all() and np.isfinite(y).all()]
     centred = [(x - x.mean(), y - y.mean()) for x, y in gains if x.shape == y.shape and np.ptp(x) > 0 and np.ptp(y) > 0]
     cosines = [float(x @ y / (np.linalg.norm(x) * np.linalg.norm(y))) for x, y in centred]
     return not cosines or float(np.median(cosines)) >= ALIKE

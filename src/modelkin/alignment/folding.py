@@ -89,9 +89,9 @@ def neurons(anatomy: Anatomy, block: Block, span: Span | None = None) -> Neurons
     rows = None if span is None else slice(*span)
     readers = [slot for slot in (up, gate) if slot in anatomy.slots]
     found = anatomy.read_many([*((slot, rows) for slot in readers), (down, None, span)])
-    _check_finite(anatomy, block.layer, found)
     gain = reader_gain(anatomy, block.layer, Role.POST_NORM, found[0].shape[1])
     out = _writer_gain(anatomy, block.layer, Role.MLP_OUT_NORM, len(found[-1]))
+    _check_finite(anatomy, block.layer, (*found, gain, out))
     return Neurons(
         gate=_on_stream(anatomy, found[1], gain) if len(readers) == 2 else None,
         up=_on_stream(anatomy, found[0], gain),
@@ -116,9 +116,9 @@ def heads(anatomy: Anatomy, layer: str) -> Heads | None:
         return None
     size = anatomy.facts.head_dim or 0
     q, k, v, o = anatomy.read_many([(slot, None) for slot in slots])
-    _check_finite(anatomy, layer, (q, k, v, o))
     gain = reader_gain(anatomy, layer, Role.INPUT_NORM, q.shape[1])
     out = _writer_gain(anatomy, layer, Role.ATTN_OUT_NORM, len(o))
+    _check_finite(anatomy, layer, (q, k, v, o, gain, out))
     read = [_on_stream(anatomy, part, gain) for part in (q, k, v)]
     written = _on_stream(anatomy, np.ascontiguousarray(o.T), out)
     return Heads(*(part.reshape(-1, size, part.shape[1]) for part in (*read, written)))
@@ -155,8 +155,8 @@ def router(anatomy: Anatomy, layer: str) -> Floats | None:
     if slot not in anatomy.slots or len(anatomy.shape(slot)) != 2:
         return None
     rows = anatomy.read(slot)
-    _check_finite(anatomy, layer, [rows])
     gain = reader_gain(anatomy, layer, Role.POST_NORM, rows.shape[1])
+    _check_finite(anatomy, layer, (rows, gain))
     folded = _on_stream(anatomy, rows, gain)
     return np.asarray(folded - folded.mean(axis=0))
 
@@ -183,6 +183,6 @@ def _on_stream(anatomy: Anatomy, rows: Floats, gain: Floats) -> Floats:
     return folded
 
 
-def _check_finite(anatomy: Anatomy, layer: str, arrays: list[Floats] | tuple[Floats, ...]) -> None:
+def _check_finite(anatomy: Anatomy, layer: str, arrays: tuple[Floats, ...]) -> None:
     if not all(bool(np.isfinite(array).all()) for array in arrays):
         raise Unfit(f"layer {layer} of {anatomy.checkpoint.id} holds values that are not finite")

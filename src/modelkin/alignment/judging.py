@@ -107,7 +107,7 @@ def judge(
 
 
 LayerNames = tuple[Sequence[str], Sequence[str]]
-NEIGHBOURLY = 0.25  # of the neurons of a layer: neighbours in one model share an eighth at most
+NEIGHBOURLY = 0.25  # of the neurons of a layer: neighbours in one model share a seventh at most
 MANY_CELLS = 128  # more are looked at by few neurons first
 
 

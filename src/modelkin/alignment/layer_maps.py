@@ -1,6 +1,6 @@
 """The way of b's layers through those of a, by what any two of them showed under one rotation.
 
-Layers of one model are no strangers to each other: under a true rotation a layer shares up to an eighth of its neurons
+Layers of one model are no strangers to each other: under a true rotation a layer shares up to a seventh of its neurons
 with its neighbours, in models without gates, and no chance explains that. It is not what a continued layer shows.
 """
 

@@ -71,6 +71,8 @@ def _mixers(mine: Floats, theirs: Floats) -> Floats | None:
     if any(not np.linalg.cond(gram) < WELL_POSED**2 for gram in grams):
         return None
     found = np.linalg.solve(grams, theirs @ mine.transpose(0, 2, 1)).transpose(0, 2, 1)
+    if any(not np.linalg.cond(mixer) < WELL_POSED for mixer in found):
+        return None  # what a's values span is less than what b's do: no change of basis
     plain, best = _cosine(mine, theirs), _cosine(mine, found @ theirs)
     return None if plain >= MIXED * best else np.asarray(found, dtype=np.float32)
 

@@ -16,7 +16,7 @@ import numpy as np
 from modelkin.alignment.aligning import Alignment
 from modelkin.alignment.axes import WRITERS, Axes, gains_agree
 from modelkin.alignment.banks import experts_by_rotation
-from modelkin.alignment.folding import Block, blocks, neurons
+from modelkin.alignment.folding import Block, Unfit, blocks, neurons
 from modelkin.alignment.heads import head_map
 from modelkin.alignment.mixing import HeadOrder, head_order_of
 from modelkin.alignment.pairing import NeuronOrder, neuron_order
@@ -107,11 +107,14 @@ class Rewritten(Anatomy):
         return self._neurons[block]
 
     def _matched(self, block: Block) -> NeuronOrder | None:
-        """None where neurons stand in the order of a already, or where the layer has no counterpart."""
+        """None where neurons stand in the order of a already, or where there is none: no counterpart, or no numbers."""
         there = self._counterpart(block)
         if there is None or order_of_neurons(self.alignment) == "identity":
             return None
-        a, b = neurons(self.alignment.a, there), neurons(self.alignment.b, block)
+        try:
+            a, b = neurons(self.alignment.a, there), neurons(self.alignment.b, block)
+        except Unfit:
+            return None
         return neuron_order(a, b, self.axes.rotation, self._sides.rng)
 
     def _counterpart(self, block: Block) -> Block | None:
@@ -132,16 +135,22 @@ class Rewritten(Anatomy):
         if there is None or order_of_heads(self.alignment) != "permutation":
             return None
         found = next((each for each in self.alignment.heads if each.b == layer), None)
-        found = found or head_map(self._sides, there, layer, self.axes.rotation)
+        found = found or head_map(self._sides, there, layer, self.axes.rotation)  # None where numbers are not finite
         return None if found is None else head_order_of(self.alignment.a, self.alignment.b, found, self.axes.rotation)
 
     def _expert_map(self, layer: str) -> dict[int, int]:
         """The expert of a that every expert of b continues; empty where there are none, or where one MLP became all."""
         there = self.alignment.continued().get(layer)
         if layer not in self._experts:
-            pairs = None if there is None else experts_by_rotation(self._sides, (there, layer), self.axes.rotation)
-            self._experts[layer] = {b: a for a, b in pairs or ()}
+            self._experts[layer] = {} if there is None else self._found_experts(there, layer)
         return self._experts[layer]
+
+    def _found_experts(self, there: str, layer: str) -> dict[int, int]:
+        try:
+            pairs = experts_by_rotation(self._sides, (there, layer), self.axes.rotation)
+        except Unfit:
+            return {}
+        return {b: a for a, b in pairs or ()}
 
     def _stored(self, slot: Slot) -> Slot:
         """The slot of b that is read for one of the rewritten model: experts have the numbers of a."""

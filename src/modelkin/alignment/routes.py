@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from modelkin.alignment.banks import Bank, Step, attention_bank, experts_by_rotation, mlp_bank, side_by_side
+from modelkin.alignment.folding import Unfit
 from modelkin.alignment.layer_maps import Shown, layer_map
 from modelkin.alignment.matching import Choice, by_rotation
 from modelkin.alignment.scanning import NO_OPERATOR, Scan, recognised, scanned
@@ -69,7 +70,11 @@ def _map_under(sides: Sides, taught: Taught, scan: Scan, step: Step) -> list[Lay
     for a in scan.a:
         step(f"looking for layer {a}")
         for b in scan.b:
-            found = _seen(sides, (a, b), taught, LEAST_OF_A_BLOCK)
+            try:
+                found = _seen(sides, (a, b), taught, LEAST_OF_A_BLOCK)
+            except Unfit as reason:
+                sides.note(str(reason))
+                continue
             asked, agreed = sum(c.asked for _, c in found), sum(int(c.two.sum()) for _, c in found)
             cells[a, b] = Shown(min(choice.log10_pvalue for _, choice in found), agreed / max(1, asked))
     path = layer_map(cells, list(scan.a), list(scan.b))

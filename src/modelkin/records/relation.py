@@ -95,6 +95,30 @@ class TokenFacts(msgspec.Struct, frozen=True, kw_only=True):
     near_mean_a: float | None = None
     near_mean_b: float | None = None
     found: float | None = None  # share of shared tokens whose rows find each other
+    ascending_a: float | None = None  # share of merges whose token has a higher number than that of the merge before
+    ascending_b: float | None = None
+
+
+class AxesFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether hidden axes are like any other directions, which only a turn by chance makes them.
+
+    `pvalue_*`: how often directions drawn at random differ among each other as little or as much as the axes do, by the
+    matrix of that model that tells most, times their number. Uniform or larger after a random rotation; near zero in
+    trained models that nobody turned.
+    """
+
+    pvalue_a: float
+    pvalue_b: float
+    matrices_a: int
+    matrices_b: int
+
+
+class NotCompared(msgspec.Struct, frozen=True):
+    """Parameters of b of one role that nothing could be said of, and why."""
+
+    role: str
+    parameters: int
+    why: str
 
 
 class KindFound(msgspec.Struct, frozen=True):
@@ -158,7 +182,11 @@ class Triplet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Relation(msgspec.Struct, frozen=True, kw_only=True):
-    """Asked only after a rejection. `drawing` is the layer map in text, a line a layer of b."""
+    """Asked only after a rejection. `drawing` is the layer map in text, a line a layer of b.
+
+    Shares are of what could be compared; their intervals hold what was not, as new and as inherited. Of models with
+    very many tensors `tensors` keeps an even sample; `tensors_compared` counts them all.
+    """
 
     kinds: tuple[KindFound, ...]
     direction: Direction
@@ -170,6 +198,9 @@ class Relation(msgspec.Struct, frozen=True, kw_only=True):
     layer_map: tuple[tuple[str, str | None], ...] = ()
     drawing: tuple[str, ...] = ()
     tensors: tuple[TensorFact, ...] = ()
+    tensors_compared: int = 0
+    not_compared: tuple[NotCompared, ...] = ()
+    axes: AxesFacts | None = None
     tokens: TokenFacts | None = None
     merge: Merge | None = None
     triplets: tuple[Triplet, ...] = ()

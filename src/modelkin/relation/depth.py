@@ -9,10 +9,11 @@ import numpy as np
 
 from modelkin.records import Kind, Role, Slot
 from modelkin.relation.inheritance import rows_found
-from modelkin.relation.reading import LayerMap, Weights, in_layer
+from modelkin.relation.reading import Floats, LayerMap, Weights, in_layer
 
 ROWS = 64
 FEWEST_FOUND = 8  # of 64 rows; between two layers of any model about one is found
+ALIKE, SOME = 0.6, 0.25  # cosine of what two neurons write, and share of neurons that have such a double
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,13 @@ class Depth:
     why: str
 
 
-def depth_change(a: Weights, b: Weights, layers: LayerMap, rng: np.random.Generator) -> Depth | None:
-    """None where every layer has one counterpart, or where too little is known."""
+def depth_change(
+    a: Weights, b: Weights, layers: LayerMap, rng: np.random.Generator, renumbered: bool = False
+) -> Depth | None:
+    """None where every layer has one counterpart, or where too little is known.
+
+    `renumbered`: neurons may stand in another order in every layer, so doubles are looked for at any place.
+    """
     used = Counter(name for _, name in layers if name is not None)
     repeated = sum(count - 1 for count in used.values())
     if repeated:
@@ -35,7 +41,9 @@ def depth_change(a: Weights, b: Weights, layers: LayerMap, rng: np.random.Genera
     if not used or bool(alone_a) == bool(alone_b):
         return None
     weights, alone, child = (a, alone_a, "a") if alone_a else (b, alone_b, "b")
-    doubled = [name for name in alone if _has_double(weights, name, rng)]
+    doubled = [
+        name for name in alone if _has_double(weights, name, rng) or (renumbered and _writes_alike(weights, name))
+    ]
     if len(doubled) * 2 >= len(alone):
         return Depth("depth-upscale", child, f"{len(doubled)} layers of {child} are doubles of others of its own")
     other = "b" if child == "a" else "a"
@@ -57,3 +65,28 @@ def _has_double(weights: Weights, name: str, rng: np.random.Generator) -> bool:
         if rows_found(weights.read(slot, slice(0, ROWS)), rows, Role.UP, rng)[1] >= FEWEST_FOUND:
             return True
     return False
+
+
+def _writes_alike(weights: Weights, name: str) -> bool:
+    """Whether another layer of the model has neurons that write what neurons of this one do, at whatever place.
+
+    What they write is left alone by gains and, but for its size, by whoever scales neurons.
+    """
+    down = in_layer(Slot(Role.DOWN), name)
+    if down not in weights.slots:
+        return False
+    mine = _directions(weights.read(down))[:ROWS]
+    for other in weights.layers:
+        slot = in_layer(Slot(Role.DOWN), other)
+        if other == name or slot not in weights.slots or weights.shape(slot) != weights.shape(down):
+            continue
+        best = np.abs(mine @ _directions(weights.read(slot)).T).max(axis=1)
+        if float(np.mean(best > ALIKE)) > SOME:
+            return True
+    return False
+
+
+def _directions(down: Floats) -> Floats:
+    """Columns of a matrix as unit rows."""
+    size = np.linalg.norm(down, axis=0)
+    return np.asarray((down / np.where(size > 0, size, 1)).T)

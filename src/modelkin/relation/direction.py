@@ -9,15 +9,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from modelkin.records import Direction
-from modelkin.records.relation import Merge, TensorFact, TokenFacts, Triplet
+from modelkin.records.relation import AxesFacts, Merge, TensorFact, TokenFacts, Triplet
 from modelkin.relation.depth import Depth
-from modelkin.relation.learned import direction_features, fitted
+from modelkin.relation.learned import direction_features, fitted, inherited
 from modelkin.relation.tensors import linear
 
 SURE = 0.9
+ORDERS: dict[Direction, str] = {
+    "a->b": "a came first",
+    "b->a": "b came first",
+    "neither": "both come from a third",
+}
+SPECIAL, ORDINARY = 1e-4, 0.01  # axes are no random directions up to the one p, and may be from the other on
+NUMBERED, RENUMBERED = 0.9, 0.75  # share of merges whose numbers rise; by chance a half do
+# A rearranged model was made later than its own weights. That it was made from the other is said of two that are near.
+NEAR = 0.2
+FAR = "whether that one was made from the other, or from a model before both, cannot be told"
 # The fitted order takes for granted that one descends from the other. For siblings that is false, and the fit is as
 # sure of them (see its provenance); and a child that moved little lies where its parent lies. So neither the fit nor a
 # third relative alone names a parent: they can only say that nobody is.
@@ -47,11 +59,28 @@ class Clues:
     upcycled: str | None = None
     merge: Merge | None = None
     names: tuple[str, str] = ("a", "b")
+    axes: AxesFacts | None = None
 
 
 def judged(clues: Clues, triplets: Sequence[Triplet], odds: Mapping[str, tuple[float, float]]) -> Judgement:
     """`odds`: for a third model by name, log-odds that it came before a, and before b."""
-    lost = _losses(clues)
+    far = 0.0 if clues.merge is not None else _distance(clues.facts)
+    rearranged = rearranged_side(clues)
+    lost = [*_losses(clues), *(rearranged if far <= NEAR else [])]
+    judgement = _judged(clues, lost, triplets, odds)
+    if far <= NEAR or not rearranged or judgement.direction != "unknown":
+        return judgement
+    size = "by more than can be measured" if math.isinf(far) else f"by {far:.2g} of their size"
+    but = f"but the two differ {size}, and strangers by 1.4: {FAR}"
+    return replace(judgement, reasons=(*judgement.reasons, *(why for _, why in rearranged), but))
+
+
+def _judged(
+    clues: Clues,
+    lost: Sequence[tuple[str, str]],
+    triplets: Sequence[Triplet],
+    odds: Mapping[str, tuple[float, float]],
+) -> Judgement:
     children = {child for child, _ in lost}
     star = next((t for t in triplets if t.shape == "star"), None) if clues.merge is None else None
     if star is not None:
@@ -67,21 +96,22 @@ def judged(clues: Clues, triplets: Sequence[Triplet], odds: Mapping[str, tuple[f
     if by_third is not None:
         return by_third
     if ahead is None:
-        return Judgement("unknown", None, ("nothing was lost, and nothing changed that tells an order",))
+        return Judgement("unknown", None, ("nothing was lost, and nothing was changed that would tell an order",))
     return _by_odds(ahead)
 
 
 def _by_odds(ahead: float) -> Judgement:
     """The fitted order. Two children of one parent, one of them changed little, look like parent and child."""
-    probability = 1 / (1 + math.exp(-abs(ahead)))
+    probability = 1 / (1 + math.exp(-min(700.0, abs(ahead))))
     order: Direction = "a->b" if ahead > 0 else "b->a"
-    text = f"if one descends from the other, {order} has {probability:.2f}, by rank, norms, tails and gains"
+    text = (
+        f"nothing that was lost tells; by ranks, norms, tails and gains {ORDERS[order]} with probability "
+        f"{probability:.2f}, if one descends from the other (a pair without an order: 0.50)"
+    )
     if probability < SURE:
-        return Judgement("unknown", probability, (f"{text}: below {SURE}",))
+        return Judgement("unknown", probability, (f"{text}, which is less than the {SURE} that are asked for",))
     if not ALONE:
-        return Judgement(
-            "unknown", probability, (f"{text}; siblings may look the same, and only a third relative tells",)
-        )
+        return Judgement("unknown", probability, (f"{text}; but siblings look the same, and only a third model tells",))
     return Judgement(order, probability, (text,))
 
 
@@ -93,6 +123,42 @@ def _losses(clues: Clues) -> list[tuple[str, str]]:
         if merge is not None and merge.merged == name and other in (*merge.sources, merge.base):
             found.append((child, f"{child} is a mixture of {', '.join(merge.sources)}"))
     return found
+
+
+def _distance(facts: Sequence[TensorFact]) -> float:
+    body = linear(inherited(facts))
+    return float(np.median([fact.difference for fact in body])) if body else math.inf
+
+
+def rearranged_side(clues: Clues) -> list[tuple[str, str]]:
+    """(side, why) for every mark of an order that was there and was destroyed: which of the two was rearranged."""
+    found, axes, tokens = [], clues.axes, clues.tokens
+    if axes is not None:
+        odd = {"a": axes.pvalue_a, "b": axes.pvalue_b}
+        for side, other in (("a", "b"), ("b", "a")):
+            if odd[side] >= ORDINARY and odd[other] <= SPECIAL:
+                found.append((side, f"{side} was turned: {_turned(odd[side], odd[other], other)}"))
+    if tokens is not None and not tokens.only_a + tokens.only_b:
+        rise = {"a": tokens.ascending_a, "b": tokens.ascending_b}
+        for side, other in (("a", "b"), ("b", "a")):
+            here, there = rise[side], rise[other]
+            if here is not None and there is not None and here <= RENUMBERED and there >= NUMBERED:
+                found.append((side, f"{side} was renumbered: {_renumbered(here, there, other)}"))
+    return found
+
+
+def _turned(here: float, there: float, other: str) -> str:
+    return (
+        f"its hidden axes are like directions drawn at random (p {here:.2g}) and those of {other} are not "
+        f"(p {there:.0e}); of strangers that nobody turned none are"
+    )
+
+
+def _renumbered(here: float, there: float, other: str) -> str:
+    return (
+        f"{here:.0%} of its tokens have a higher number than the one merged before, of {other}'s {there:.0%}; by "
+        "chance it is 50%, and where nobody renumbered nearly all"
+    )
 
 
 def _grid_losses(facts: Sequence[TensorFact]) -> list[tuple[str, str]]:
@@ -169,11 +235,11 @@ def _rooted(triplet: Triplet, ahead: float, before_a: float, before_b: float) ->
     likely = {order: share / sum(likely.values()) for order, share in likely.items()}
     best = max(likely, key=lambda name: likely[name])
     text = f"{triplet.shape.replace('third', triplet.third)} the other two (the angle there is right)"
+    told = f"{text}; {ORDERS[best]} with probability {likely[best]:.2f}"
     if likely[best] < SURE:
-        return Judgement("unknown", likely[best], (f"{text}; {best} has {likely[best]:.2f}, below {SURE}",))
+        return Judgement("unknown", likely[best], (f"{told}, which is less than the {SURE} that are asked for",))
     if best != "neither" and not ALONE:
-        near = "; a sibling near to the parent would look the same"
-        return Judgement("unknown", likely[best], (f"{text}; {best} has {likely[best]:.2f}{near}",))
+        return Judgement("unknown", likely[best], (f"{told}, but a sibling near to the parent would look the same",))
     return Judgement(best, None if best == "neither" else likely[best], (text,))
 
 

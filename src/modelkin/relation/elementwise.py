@@ -141,6 +141,11 @@ def rounded(values: Floats, name: str) -> Floats:
         return np.asarray(values.astype(FORMATS[name]).astype(np.float32))
 
 
+def half_step(form: str) -> float:
+    """The most that storing in a format moves a number, beside its size; quantised ones are taken for four bits."""
+    return float(2.0 ** -(1 + FRACTION.get(form, 2)))
+
+
 def spacing(values: Floats, form: str) -> Floats:
     """Distance of neighbouring numbers of a format around each value: 2^(exponent - bits of the fraction)."""
     _, exponent = np.frexp(values)

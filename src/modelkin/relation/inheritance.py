@@ -7,13 +7,13 @@ so a share q of inherited rows shows as q + (1 - q)/s. Shares of tensors add up 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 from scipy.special import ndtr
 
 from modelkin.records import Role, Shared
-from modelkin.records.relation import PartShare, TensorFact
+from modelkin.records.relation import TensorFact
 from modelkin.relation.reading import Floats, spread
 from modelkin.stats import clopper_pearson
 
@@ -74,22 +74,18 @@ def correlated(r: float | None, n: int) -> bool:
     return float(ndtr(-math.atanh(min(r, 1 - 1e-12)) * math.sqrt(n - 3))) < VECTOR_ALPHA
 
 
-def total(parts: Iterable[tuple[int, Share]], whole: int) -> Shared:
-    """Shares by their parameters over all parameters. Intervals are added in squares. [Zou and Donner 2008]"""
+def total(parts: Iterable[tuple[int, Share]], whole: int, unseen: int = 0) -> Shared | None:
+    """Shares by their parameters over all parameters. Intervals are added in squares. [Zou and Donner 2008]
+
+    `unseen` of the whole could not be compared: the share is of the rest, and the interval reaches from none of it
+    inherited to all of it. None where nothing is left.
+    """
     mass = below = above = 0.0
     for count, (share, low, high) in parts:
-        weight = count / whole
-        mass += weight * share
-        below += (weight * (share - low)) ** 2
-        above += (weight * (high - share)) ** 2
-    ends = (mass, mass - math.sqrt(below), mass + math.sqrt(above))
+        mass += count * share
+        below += (count * (share - low)) ** 2
+        above += (count * (high - share)) ** 2
+    if whole <= unseen:
+        return None
+    ends = mass / (whole - unseen), (mass - math.sqrt(below)) / whole, (mass + math.sqrt(above) + unseen) / whole
     return Shared(*(min(1.0, max(0.0, end)) for end in ends))
-
-
-def by_part(
-    facts: Sequence[TensorFact], part: Callable[[TensorFact], str], wholes: dict[str, int]
-) -> tuple[PartShare, ...]:
-    """One line a part, in the order of `wholes`, which gives the parameters of every part of b."""
-    found = {name: [(f.values, share_of_fact(f)) for f in facts if part(f) == name] for name in wholes}
-    sums = {name: total(parts, wholes[name]) for name, parts in found.items()}
-    return tuple(PartShare(name, wholes[name], s.fraction, s.low, s.high) for name, s in sums.items())

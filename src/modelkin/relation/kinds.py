@@ -57,7 +57,7 @@ def _body_kinds(found: Findings) -> list[KindFound]:
     """What became of the whole; or, where it was not taken over, of its parts."""
     if not _continued(found):
         return _component(found)
-    return [*(kind for kind in (_vocabulary(found),) if kind), *values_kinds(found.facts)]
+    return [*(kind for kind in (_vocabulary(found),) if kind), *values_kinds(found.facts, bool(found.disguises))]
 
 
 def _all_equal(facts: Sequence[TensorFact]) -> KindFound:

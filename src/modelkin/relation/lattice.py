@@ -7,7 +7,7 @@ number of them. Between strangers, and for any tensor that was only trained, nei
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,22 +75,24 @@ def _groupings(columns: int) -> Iterator[str]:
 def _few_codes(rows: Doubles) -> Lattice | None:
     """The widest group in which at most 16 values occur."""
     for group in _groupings(rows.shape[1]):
-        told = [part for part in _grouped(rows, group) if np.count_nonzero(part) >= FEWEST_VALUES]
-        counts = _counted(told)
+        told, counts = _counted(rows, group)
         values = sum(int(np.count_nonzero(part)) for part in told)
         if len(counts) >= (1 if group == "tensor" else FEWEST_GROUPS) and sum(counts) <= 0.75 * values:
             return Lattice(_code(told), group, max(counts))
     return None
 
 
-def _counted(groups: list[NDArray[np.floating]]) -> list[int]:
-    """Different values of every group; nothing as soon as one has too many."""
-    counts = []
-    for part in groups:
+def _counted(rows: Doubles, group: str) -> tuple[list[NDArray[np.floating]], list[int]]:
+    """Groups that say anything and the different values of each; nothing as soon as one has too many."""
+    told, counts = [], []
+    for part in _grouped(rows, group):
+        if np.count_nonzero(part) < FEWEST_VALUES:
+            continue
+        told.append(part)
         counts.append(len(np.unique(part)))
         if counts[-1] > FEW:
-            return []
-    return counts
+            return [], []
+    return told, counts
 
 
 def _code(groups: list[NDArray[np.floating]]) -> str:
@@ -132,10 +134,9 @@ def _eight_bits(rows: Doubles) -> Lattice | None:
     if codes <= MOST_CODES and rows.size >= 8 * MOST_CODES:
         return Lattice("fp8" if _is_fp8(rows.ravel()) else "int8", "tensor", codes)
     for group in ("row", *(str(width) for width in WIDTHS[::-1] if width < rows.shape[1])):
-        parts = list(_grouped(rows, group))
-        for steps in (_symmetric, _of_range):
-            if _whole_steps(parts, [steps(part) for part in parts]):
-                return Lattice("int8", group, max(len(np.unique(part)) for part in parts))
+        for step in (_symmetric, _of_range):
+            if _whole_steps((part, step(part)) for part in _grouped(rows, group)):
+                return Lattice("int8", group, max(len(np.unique(part)) for part in _grouped(rows, group)))
     return None
 
 
@@ -147,10 +148,10 @@ def _of_range(part: NDArray[np.floating]) -> float:
     return float(max(part.max(), 0) - min(part.min(), 0)) / 255
 
 
-def _whole_steps(groups: list[NDArray[np.floating]], steps: list[float]) -> bool:
+def _whole_steps(groups: Iterable[tuple[NDArray[np.floating], float]]) -> bool:
     """Nearly all values of up to 20 steps are whole numbers of them, as exactly as they are stored."""
     checked = passed = 0
-    for part, step in zip(groups, steps, strict=True):
+    for part, step in groups:
         if step <= 0:
             continue
         times = np.abs(part[part != 0]) / step

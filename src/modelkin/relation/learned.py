@@ -54,13 +54,24 @@ def inherited(facts: Sequence[TensorFact]) -> list[TensorFact]:
     return [fact for fact in facts if share_of_fact(fact)[0] > 0.5]
 
 
-def degree_features(facts: Sequence[TensorFact]) -> tuple[float, ...] | None:
-    """How far matrices and gains moved, in powers of ten."""
+def degree_features(facts: Sequence[TensorFact]) -> tuple[float, float] | None:
+    """How far matrices and gains moved, in powers of ten.
+
+    Where gains cannot be compared they are taken to have moved as far for theirs as matrices did for matrices.
+    """
     body = [fact.difference for fact in linear(inherited(facts))]
     if not body:
         return None
-    moved = [fact.difference for fact in gains(facts)] or [0.0]
-    return tuple(math.log10(max(SMALLEST, float(np.median(values)))) for values in (body, moved))
+    ones = [fact.difference for fact in gains(facts)]
+    matrices = _power(body)
+    if ones:
+        return matrices, _power(ones)
+    model = fitted()["degree"]
+    return matrices, model.centre[1] + (matrices - model.centre[0]) / model.scale[0] * model.scale[1]
+
+
+def _power(values: Sequence[float]) -> float:
+    return math.log10(max(SMALLEST, float(np.median(values))))
 
 
 def direction_features(facts: Sequence[TensorFact]) -> tuple[float, ...] | None:

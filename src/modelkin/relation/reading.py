@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from modelkin.alignment import Rewritten
 from modelkin.architectures.anatomy import Facts
 from modelkin.records import Role, Slot
 from modelkin.sampling.facing import facing
@@ -44,6 +46,11 @@ class Weights(Protocol):
     def dtype(self, slot: Slot) -> str: ...
 
 
+def as_stored(weights: Weights) -> Weights:
+    """The model as its files have it, where it was rewritten in the coordinates of another."""
+    return weights.alignment.b if isinstance(weights, Rewritten) else weights
+
+
 @dataclass(frozen=True, eq=False)
 class Tokens:
     """Rows of the vocabulary that stand for the same token in both models, and those of tokens that one has alone.
@@ -56,6 +63,7 @@ class Tokens:
     only_a: Indices
     only_b: Indices
     known: bool = True
+    ascending: tuple[float | None, float | None] = (None, None)  # share of merges whose numbers rise, in a and in b
 
 
 def tokens_by_content(a: Mapping[bytes, int], b: Mapping[bytes, int], rows: tuple[int, int]) -> Tokens:
@@ -92,11 +100,16 @@ class FacingSlots:
 
 
 def facing_slots(a: Weights, b: Weights, layers: LayerMap, tokens: Tokens | None) -> list[FacingSlots]:
-    """Every slot of b beside the slot of a that it continues by the layer map, if the shapes allow."""
+    """Every slot of b beside the slot of a that it continues by the layer map, if the shapes allow.
+
+    Where a has one table for embedding and head, the head of b stands beside that.
+    """
     continued = dict(layers)
     found = []
     for slot in b.slots:
-        other = _counterpart(slot, continued)
+        other = counterpart(slot, continued)
+        if slot.role is Role.HEAD and other not in a.slots and a.facts.tied:
+            other = msgspec.structs.replace(slot, role=Role.EMBEDDING)
         if other is None or other not in a.slots:
             continue
         shape_a, shape_b = a.shape(other), b.shape(slot)
@@ -114,7 +127,8 @@ def _as_numbered(tokens: Tokens | None, a: tuple[int, ...], b: tuple[int, ...]) 
     )
 
 
-def _counterpart(slot: Slot, continued: Mapping[str, str | None]) -> Slot | None:
+def counterpart(slot: Slot, continued: Mapping[str, str | None]) -> Slot | None:
+    """The slot of a that one of b continues by the layer map."""
     if slot.layer is None:
         return slot
     name = continued.get(slot.layer_name)
@@ -150,7 +164,3 @@ def blocks(a: Weights, b: Weights, pair: FacingSlots) -> Iterator[tuple[Floats, 
 def spread(count: int, most: int) -> Indices:
     """At most so many numbers below `count`, evenly."""
     return np.arange(count, dtype=np.intp) if count <= most else np.linspace(0, count - 1, most).astype(np.intp)
-
-
-def parameters(weights: Weights) -> int:
-    return sum(int(np.prod(weights.shape(slot))) for slot in weights.slots)

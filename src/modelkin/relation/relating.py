@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from modelkin.records import Shared, Slot
-from modelkin.records.relation import Merge, PartShare, Relation, TensorFact, Triplet
+from modelkin.alignment import Rewritten
+from modelkin.records.relation import Merge, Relation, TensorFact, Triplet
 from modelkin.relation import direction
-from modelkin.relation.depth import Depth, depth_change
+from modelkin.relation.depth import depth_change
 from modelkin.relation.drawing import drawn
-from modelkin.relation.experts import PARTS, Upcycling, upcycling
-from modelkin.relation.inheritance import Share, by_part, share_of_fact, total
+from modelkin.relation.experts import Upcycling, upcycling
 from modelkin.relation.kinds import Findings, kinds
 from modelkin.relation.learned import direction_features, fitted
 from modelkin.relation.merges import Named, unmixed
@@ -26,19 +25,38 @@ from modelkin.relation.reading import (
     Weights,
     default_map,
     facing_slots,
-    parameters,
     spread,
+)
+from modelkin.relation.sharing import (
+    TURNED_HEADS,
+    Compared,
+    Unseen,
+    body,
+    by_part,
+    child_side,
+    may_be_turned,
+    shared,
+    told,
+    without_place,
 )
 from modelkin.relation.tensors import tensor_facts
 from modelkin.relation.tokens import token_facts
 from modelkin.relation.triplets import triplet
+from modelkin.relation.turned import axes_facts
 
 Progress = Callable[[str, int, int], None]
 LAYERS_OF_THIRDS = 4
+MOST_FACTS = 2_000  # tensors kept in the record
+NOT_FINITE = "it holds values that are not finite numbers"
 LIMITS = (
-    "kind and direction are read from the weights alone, never from dates or model cards",
-    "a model that was trained for long after several steps shows the last one best",
-    "an order of two says that one comes from the other or from a model very near to it; third relatives tell siblings",
+    "Kind and direction are read from the weights alone, never from dates or model cards.",
+    "A model that was trained for long after several steps shows the last one best.",
+    "An order of two says that one comes from the other or from a model very near to it; only a third relative tells "
+    "siblings.",
+)
+STORED_AGAIN = (
+    "A model that was rearranged is stored anew, and training that changed it less than rounding does would not be "
+    "seen."
 )
 
 
@@ -64,26 +82,34 @@ def _silent(what: str, done: int, of: int) -> None:
 
 def relate(a: Weights, b: Weights, inquiry: Inquiry = Inquiry(), progress: Progress = _silent) -> Relation:
     """Everything that can be told of a pair once it is known to be one. Both are read once, two tensors at a time."""
+    with np.errstate(invalid="ignore", over="ignore"):  # sums over infinite values; such tensors are told apart
+        return _related(a, b, inquiry, progress)
+
+
+def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Relation:
     rng = np.random.default_rng([inquiry.seed, 6])
     layers = inquiry.layers or default_map(a.layers, b.layers)
     narrow, narrow_side = _narrowed(a, b, layers, inquiry.tokens)
     left: Weights = Narrowed(a, narrow) if narrow is not None and narrow_side == "b" else a
     right: Weights = Narrowed(b, narrow) if narrow is not None and narrow_side == "a" else b
     pairs = facing_slots(left, right, layers, inquiry.tokens)
-    facts = tensor_facts(left, right, pairs, rng, progress)
-    depth = depth_change(a, b, layers, rng)
+    every = tensor_facts(left, right, pairs, rng, progress)
+    facts, unseen = _told_apart(left, right, pairs, every)
+    unseen += without_place(a, b, layers)
+    depth = depth_change(a, b, layers, rng, renumbered=bool(inquiry.disguises))
     experts = upcycling(a, b, layers)
     merge = _merge(a, b, inquiry)
     thirds, odds = _thirds(a, b, layers, inquiry, rng)
     tokens = None if inquiry.tokens is None else token_facts(a, b, inquiry.tokens, facts)
     child = narrow_side if narrow is not None else ""
-    clues = direction.Clues(facts, tokens, depth, child or None, _with_experts(experts), merge, inquiry.names)
+    axes = axes_facts(b.alignment) if isinstance(b, Rewritten) else None
+    clues = direction.Clues(facts, tokens, depth, child or None, _with_experts(experts), merge, inquiry.names, axes)
     judged = direction.judged(clues, thirds, odds)
-    body = _body((left, right), facts, experts)
+    compared, facing = Compared(a, b, facts, unseen, experts), Compared(left, right, facts, unseen, experts)
     found = Findings(
         facts,
-        body,
-        _complete(a, b, pairs),
+        body(facing),
+        _complete(a, b, pairs) and not unseen,
         tokens,
         inquiry.tokens is not None and inquiry.tokens.known,
         depth,
@@ -98,17 +124,52 @@ def relate(a: Weights, b: Weights, inquiry: Inquiry = Inquiry(), progress: Progr
         direction=judged.direction,
         direction_probability=judged.probability,
         direction_reasons=judged.reasons,
-        shared=_shared(a, b, facts, experts, judged.direction, depth),
-        by_role=by_part(facts, lambda fact: fact.role.value, _wholes(right, lambda slot: slot.role.value)),
-        by_layer=by_part(facts, lambda fact: fact.layer, _wholes(right, lambda slot: slot.layer_name)),
+        shared=shared(compared, judged.direction, depth),
+        by_role=by_part(facing, lambda slot: slot.role.value, lambda fact: fact.role.value),
+        by_layer=by_part(facing, lambda slot: slot.layer_name, lambda fact: fact.layer),
         layer_map=layers,
         drawing=drawn(layers, a.layers),
-        tensors=facts,
+        tensors=tuple(every[i] for i in spread(len(every), MOST_FACTS)),
+        tensors_compared=len(every),
+        not_compared=told(unseen),
+        axes=axes,
         tokens=tokens,
         merge=merge,
         triplets=thirds,
-        limits=LIMITS,
+        limits=(*LIMITS, *_limits(compared, child_side(judged.direction), len(every), bool(inquiry.disguises))),
     )
+
+
+def _told_apart(
+    a: Weights, b: Weights, pairs: Sequence[FacingSlots], every: Sequence[TensorFact]
+) -> tuple[list[TensorFact], list[Unseen]]:
+    """Facts that say something of what was inherited, and the slots of which nothing can be said."""
+    known = {(fact.a, fact.b): fact for fact in every}
+    facts, unseen = [], []
+    for pair in pairs:
+        fact = known.get((str(pair.a), str(pair.b)))
+        if fact is None:
+            unseen.append(Unseen(pair.a, pair.b, int(np.prod(pair.shape(a))), NOT_FINITE))
+        elif may_be_turned(b, fact):
+            unseen.append(Unseen(pair.a, pair.b, fact.values, TURNED_HEADS))
+        else:
+            facts.append(fact)
+    return facts, unseen
+
+
+def _limits(found: Compared, side: str, tensors: int, disguised: bool) -> Iterator[str]:
+    """What holds of this pair alone."""
+    unseen = found.unseen_slots(side)
+    if unseen:
+        roles = ", ".join(dict.fromkeys(slot.role.value for slot, _ in unseen))
+        yield (
+            f"{sum(values for _, values in unseen):,} parameters of {side.upper()} ({roles}) could not be compared: "
+            "shares are of the others, and their intervals reach from all of these being new to all being inherited."
+        )
+    if disguised:
+        yield STORED_AGAIN
+    if tensors > MOST_FACTS:
+        yield f"The record keeps {MOST_FACTS:,} of {tensors:,} tensors, evenly chosen; all were compared and counted."
 
 
 def _narrowed(a: Weights, b: Weights, layers: LayerMap, tokens: Tokens | None) -> tuple[Narrowing | None, str]:
@@ -135,9 +196,13 @@ def _with_experts(experts: Upcycling | None) -> str | None:
 
 
 def _complete(a: Weights, b: Weights, pairs: Sequence[FacingSlots]) -> bool:
-    faced_a, faced_b = {pair.a for pair in pairs}, {pair.b for pair in pairs}
+    """Every slot of either faces one of the other; a head that stands beside an embedding is a copy of that."""
+    if len({pair.b for pair in pairs}) < len(b.slots):
+        return False
+    pairs = [pair for pair in pairs if pair.a.role is pair.b.role]
+    faced_a = {pair.a for pair in pairs}
     whole = all(a.shape(pair.a) == b.shape(pair.b) == pair.shape(a) for pair in pairs)
-    return whole and len(faced_a) == len(pairs) and faced_a == set(a.slots) and faced_b == set(b.slots)
+    return whole and len(faced_a) == len(pairs) and faced_a == set(a.slots)
 
 
 # Further models.
@@ -173,58 +238,3 @@ def _before(third: Weights, other: Weights, layers: LayerMap, rng: np.random.Gen
     wanted = [p for p in facing_slots(third, other, some, None) if p.b.role in LINEAR or p.b.role.is_gain]
     features = direction_features(tensor_facts(third, other, wanted, rng, _silent))
     return 0.0 if features is None else fitted()["direction"].log_odds(features)
-
-
-# How much.
-
-
-def _wholes(weights: Weights, part: Callable[[Slot], str]) -> dict[str, int]:
-    sizes: dict[str, int] = {}
-    for slot in weights.slots:
-        sizes[part(slot)] = sizes.get(part(slot), 0) + int(np.prod(weights.shape(slot)))
-    return sizes
-
-
-def _expert_part(weights: Weights, experts: Upcycling) -> tuple[int, Share]:
-    """Parameters of all experts and the share of their neurons that was found."""
-    count = sum(int(np.prod(weights.shape(s))) for s in weights.slots if s.expert is not None and s.role in PARTS)
-    return count, experts.rows_share()
-
-
-def _body(sides: Sequence[Weights], facts: Sequence[TensorFact], experts: Upcycling | None) -> PartShare | None:
-    """What lies inside the layers, of the model of which more goes on: a part of a whole is all inherited.
-
-    Gains and biases are too small to count beside matrices.
-    """
-    shares = []
-    for side, is_b in zip(sides, (False, True), strict=True):
-        whole = sum(int(np.prod(side.shape(slot))) for slot in side.slots if slot.role in LINEAR)
-        parts = [(fact.values, share_of_fact(fact)) for fact in facts if fact.role in LINEAR]
-        if experts is not None and experts.experts_in_b == is_b and experts.holds:
-            parts.append(_expert_part(side, experts))
-        if whole:
-            share = total(parts, whole)
-            shares.append(PartShare("inside the layers", whole, share.fraction, share.low, share.high))
-    return max(shares, key=lambda share: share.fraction, default=None)
-
-
-def _shared(
-    a: Weights, b: Weights, facts: Sequence[TensorFact], experts: Upcycling | None, order: str, depth: Depth | None
-) -> Shared:
-    """Of the parameters of the child; of b where nobody knows which that is."""
-    child = a if order == "b->a" else b
-    parts = [(fact.values, share_of_fact(fact)) for fact in facts]
-    if experts is not None and experts.holds and experts.experts_in_b == (child is b):
-        parts.append(_expert_part(child, experts))
-    share = total(parts, parameters(child))
-    if depth is not None and depth.kind == "depth-upscale" and depth.child == "a":
-        return _with_doubles(a, share, facts)
-    return share
-
-
-def _with_doubles(a: Weights, share: Shared, facts: Sequence[TensorFact]) -> Shared:
-    """Layers of a that double others stand beside no layer of b; they are as inherited as what they double."""
-    inside = sum(int(np.prod(a.shape(slot))) for slot in a.slots if slot.layer is not None)
-    faced = sum(fact.values for fact in facts if fact.layer)
-    factor = 1 + (inside - faced) / max(1, faced)
-    return Shared(*(min(1.0, value * factor) for value in (share.fraction, share.low, share.high)))

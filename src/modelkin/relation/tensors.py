@@ -5,22 +5,24 @@ At most two stored tensors are in memory; of the largest, which are vocabularies
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from modelkin.metrics import ulp_change
-from modelkin.records import Role
+from modelkin.records import Role, Slot
 from modelkin.records.relation import Lattice, Spectra, TensorFact
 from modelkin.relation.elementwise import FRACTION, Elementwise
 from modelkin.relation.inheritance import rows_found
 from modelkin.relation.lattice import lattice, nearest_share
-from modelkin.relation.reading import LINEAR, FacingSlots, Floats, Weights, blocks, spread
+from modelkin.relation.reading import LINEAR, FacingSlots, Floats, Weights, as_stored, blocks, spread
 from modelkin.relation.spectra import compared
 
 WHOLE = 64 << 20  # numbers; larger tensors are looked at in some of their rows where all are needed at once
-MOST_SPECTRA = 4  # layers whose large matrices are taken apart into singular values
+SPECTRA_LAYERS = 4  # layers whose large matrices are taken apart into singular values
 LARGE = 4 << 20
+MOST_SPECTRA = 128  # matrices in all: banks of experts have thousands
 STEPS_AT_MOST = 1 << 20
 Progress = Callable[[str, int, int], None]
 WHAT = "what was changed"
@@ -29,14 +31,24 @@ WHAT = "what was changed"
 def tensor_facts(
     a: Weights, b: Weights, pairs: Sequence[FacingSlots], rng: np.random.Generator, progress: Progress
 ) -> tuple[TensorFact, ...]:
-    layers = sorted({pair.b.layer_name for pair in pairs if pair.b.layer is not None}, key=_place)
-    chosen = {layers[i] for i in spread(len(layers), MOST_SPECTRA)}
+    """One a pair, but for those that hold values which are not finite: of these nothing can be said."""
+    chosen = _for_spectra(a, pairs)
     total, done, found = sum(int(np.prod(pair.shape(a))) for pair in pairs), 0, []
     for pair in pairs:
-        found.append(_fact(a, b, pair, pair.b.layer_name in chosen, rng))
-        done += found[-1].values
+        fact = _fact(a, b, pair, pair.b in chosen, rng)
+        found += [fact] if fact is not None else []
+        done += int(np.prod(pair.shape(a)))
         progress(WHAT, done, total)
     return tuple(found)
+
+
+def _for_spectra(a: Weights, pairs: Sequence[FacingSlots]) -> set[Slot]:
+    """Matrices of b inside the layers: small ones, and large ones of some layers, evenly where they are very many."""
+    layers = sorted({pair.b.layer_name for pair in pairs if pair.b.layer is not None}, key=_place)
+    some = {layers[i] for i in spread(len(layers), SPECTRA_LAYERS)}
+    fit = [pair for pair in pairs if pair.b.role in LINEAR and len(pair.shape(a)) == 2 and min(pair.shape(a)) > 1]
+    taken = [pair.b for pair in fit if pair.b.layer_name in some or int(np.prod(pair.shape(a))) <= LARGE]
+    return {taken[i] for i in spread(len(taken), MOST_SPECTRA)}
 
 
 def _place(layer: str) -> tuple[str, int]:
@@ -44,19 +56,21 @@ def _place(layer: str) -> tuple[str, int]:
     return stack, int(number)
 
 
-def _fact(a: Weights, b: Weights, pair: FacingSlots, chosen: bool, rng: np.random.Generator) -> TensorFact:
+def _fact(a: Weights, b: Weights, pair: FacingSlots, chosen: bool, rng: np.random.Generator) -> TensorFact | None:
+    """`chosen`: singular values are wanted. None where a value is not finite."""
     sums, first = Elementwise(), None
     for left, right in blocks(a, b, pair):
         sums.add(left, right)
         first = (left, right) if first is None else first
     assert first is not None  # no slot is empty
+    if not math.isfinite(sums.aa + sums.bb):
+        return None
     left, right = first if first[0].size == sums.n else _some_rows(a, b, pair)
     formats = _stored(a.dtype(pair.a), sums.a.held()), _stored(b.dtype(pair.b), sums.b.held())
     matrix = left.ndim == 2
     rows, found = rows_found(left, right, pair.b.role, rng) if matrix else (0, 0)
     grids = _grids(left, right) if pair.b.role in LINEAR and matrix else (None, None, None)
-    wanted = pair.b.role in LINEAR and matrix and min(left.shape) > 1 and (chosen or left.size <= LARGE)
-    spectra: Spectra | None = compared(left, right, formats, rng) if wanted else None
+    spectra: Spectra | None = compared(left, right, formats, rng) if chosen else None
     return TensorFact(
         a=str(pair.a),
         b=str(pair.b),
@@ -65,12 +79,12 @@ def _fact(a: Weights, b: Weights, pair: FacingSlots, chosen: bool, rng: np.rando
         shape=pair.shape(a),
         values=sums.n,
         dtype_a=a.dtype(pair.a),
-        dtype_b=b.dtype(pair.b),
+        dtype_b=as_stored(b).dtype(pair.b),
         slope=sums.slope,
         difference=sums.difference,
         correlation=sums.correlation,
         same=sums.same / sums.n,
-        moved=_steps(left, right, formats),
+        moved=_steps(left, right, formats, (sums.a.held(), sums.b.held())),
         zeros_a=sums.a.zeros / sums.n,
         zeros_b=sums.b.zeros / sums.n,
         emptied_b=sums.a_or_zero == sums.n,
@@ -119,10 +133,13 @@ def _grids(a: Floats, b: Floats) -> tuple[Lattice | None, Lattice | None, float 
     return on_a, on_b, None
 
 
-def _steps(a: Floats, b: Floats, formats: tuple[str, str]) -> float | None:
-    """Median number of steps that changed values took, where both are in one format that steps are counted in."""
+def _steps(a: Floats, b: Floats, formats: tuple[str, str], held: tuple[str, str]) -> float | None:
+    """Median number of steps that changed values took, where both are in one format that steps are counted in.
+
+    Not where a model applies other values than it stores, as gains to which it adds one: they lie between the steps.
+    """
     form = formats[0] if formats[0] == formats[1] else "F32"
-    if form not in ("BF16", "F16", "F32"):
+    if form not in ("BF16", "F16", "F32") or any(FRACTION[each] > FRACTION[form] for each in held):
         return None
     return ulp_change(a.ravel()[:STEPS_AT_MOST], b.ravel()[:STEPS_AT_MOST], form).median
 

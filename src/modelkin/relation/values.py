@@ -9,16 +9,22 @@ from collections.abc import Sequence
 import numpy as np
 
 from modelkin.records.relation import KindFound, TensorFact
-from modelkin.relation.learned import Fitted, degree_features, fitted
-from modelkin.relation.tensors import linear
+from modelkin.relation.elementwise import half_step
+from modelkin.relation.learned import Fitted, degree_features, fitted, inherited
+from modelkin.relation.tensors import gains, linear
 
 NEARLY_ALL = 0.9
 LOW_RANK = 4  # times smaller than the matrix, at least
+COMPUTED = 1e-5  # what turning back in single precision leaves at most
+NAMED = 0.2  # least probability of a kind that is named
 NEAREST = 0.95  # share of values whose nearest grid value is stored, in a plain copy
 ZEROS = 0.005
 
 
-def values_kinds(facts: Sequence[TensorFact]) -> list[KindFound]:
+def values_kinds(facts: Sequence[TensorFact], turned_back: bool = False) -> list[KindFound]:
+    """`turned_back`: one of the two was rearranged, and what storing it again changed is no change by anybody."""
+    if turned_back and only_stored(facts):
+        return []
     changed = [fact for fact in linear(facts) if fact.same < 1]
     encoded = _re_encoded(linear(facts))
     if encoded is not None and (not changed or _only_encoded(changed)):
@@ -28,6 +34,17 @@ def values_kinds(facts: Sequence[TensorFact]) -> list[KindFound]:
         return more or ([_other_parts()] if any(fact.same < 1 for fact in facts) else [])
     adapter = _lora(facts, changed)
     return [*more, adapter] if adapter is not None else [*more, *_degree(facts)]
+
+
+def only_stored(facts: Sequence[TensorFact]) -> bool:
+    """Whether matrices that go on changed no more than writing turned numbers down again changes them.
+
+    Half the matrices by half a step of the coarser format at most, as rounding does once; nearly all by a whole one,
+    for where values were mixed inside heads, mixing them back makes more of it.
+    """
+    body = linear(inherited(facts))
+    steps = [fact.difference / max(COMPUTED, half_step(fact.dtype_a), half_step(fact.dtype_b)) for fact in body]
+    return bool(steps) and float(np.median(steps)) <= 1 and sum(step <= 2 for step in steps) >= NEARLY_ALL * len(steps)
 
 
 def _other_parts() -> KindFound:
@@ -103,22 +120,19 @@ def _degree(facts: Sequence[TensorFact]) -> list[KindFound]:
         return []
     model = fitted()["degree"]
     more = model.probability(features)
-    why = (
-        f"matrices changed by {10 ** features[0]:.2g} of their size and gains by {10 ** features[1]:.2g}; "
-        f"a matter of degree{_boundary(model, features)}"
-    )
+    seen = f" and gains by {10 ** features[1]:.2g}" if gains(facts) else " (gains cannot be compared)"
+    why = f"matrices changed by {10 ** features[0]:.2g} of their size{seen}; {_boundary(model, features)}"
     strangers = "matrices differ by 1.4 of their size"
     tuned, trained = (
         KindFound("fine-tune", 1 - more, why, strangers),
         KindFound("continued-pretraining", more, why, strangers),
     )
-    return [trained, tuned] if more >= 0.5 else [tuned, trained]
+    both = [trained, tuned] if more >= 0.5 else [tuned, trained]
+    return [kind for kind in both if (kind.probability or 0.0) >= NAMED]
 
 
 def _boundary(model: Fitted, features: Sequence[float]) -> str:
-    """Where the odds would be even with gains like these."""
-    if not model.weights[0]:
-        return ""
+    """That it is a matter of degree, and where the odds would be even with gains like these."""
     rest = model.log_odds((model.centre[0], *features[1:]))
     even = 10 ** (model.centre[0] - rest * model.scale[0] / model.weights[0])
-    return f", and with such gains the odds are even at {even:.2g}"
+    return f"a matter of degree, and with such gains the odds are even at {even:.2g}"

@@ -25,7 +25,10 @@ def relation_lines(comparison: Comparison) -> list[str]:
         return []
     said = {share.kind for share in comparison.verdict.kinds}
     kinds = [kind for kind in found.kinds if kind.kind in said]
-    lines = [f"{kind.kind}: {kind.why}; between strangers: {kind.strangers}" for kind in kinds]
+    by_reason: dict[tuple[str, str], list[str]] = {}
+    for kind in kinds:
+        by_reason.setdefault((kind.why, kind.strangers), []).append(_kind(KindShare(kind.kind, kind.probability)))
+    lines = [f"{' or '.join(names)}: {why}; between strangers: {chance}" for (why, chance), names in by_reason.items()]
     lines += [f"who came first ({comparison.verdict.direction}): {why}" for why in found.direction_reasons]
     return [*lines, *_share(comparison), *_merge(found), *_thirds(found)]
 
@@ -76,7 +79,8 @@ def drawing(comparison: Comparison) -> Iterable[RenderableType]:
 
 
 def kinds_text(kinds: Sequence[KindShare]) -> str:
-    return ", ".join(_kind(share) for share in kinds) or "undetermined"
+    """For a headline; of no kinds, and no relation, nothing."""
+    return ", ".join(_kind(share) for share in kinds)
 
 
 def _kind(share: KindShare) -> str:

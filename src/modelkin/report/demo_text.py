@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from textwrap import fill
 
 from modelkin.records import Comparison
+from modelkin.report.comparison_relation import kinds_text
 from modelkin.report.comparison_text import pvalue_text
 from modelkin.report.text import size
 
@@ -21,9 +22,11 @@ def demo_text(comparisons: Sequence[Comparison], truths: Iterable[str]) -> str:
 
 def _pair(comparison: Comparison, known: str) -> str:
     verdict, cost = comparison.verdict, comparison.cost
-    kinds = ", ".join(share.kind for share in verdict.kinds if share.kind != "undetermined")
-    chance = f"p ≤ {pvalue_text(verdict.log10_pvalue)}" if verdict.log10_pvalue is not None else ""
-    facts = " · ".join(part for part in (verdict.outcome.upper(), kinds, chance) if part)
+    kinds = "" if [share.kind for share in verdict.kinds] == ["undetermined"] else kinds_text(verdict.kinds)
+    order = "" if verdict.direction == "unknown" else verdict.direction
+    grade = f" (grade {verdict.grade})" if verdict.grade == "B" else ""
+    chance = f"p ≤ {pvalue_text(verdict.log10_pvalue)}{grade}" if verdict.log10_pvalue is not None else ""
+    facts = " · ".join(part for part in (verdict.outcome.upper(), kinds, order, chance) if part)
     read = f"{size(cost.tensor_bytes_a)} + {size(cost.tensor_bytes_b)} of weights"
     return "\n".join(
         [

@@ -28,8 +28,8 @@ def test_a_layer_with_no_counterpart_is_new_though_its_neighbours_are_like_it() 
 
 
 def test_of_equals_the_next_in_order_is_taken() -> None:
-    doubled = [[1, 0, 0], [0, 1, 0], [0, 0.9, 0], [0, 0, 1]]
-    assert layer_map(table(doubled), A, A[:3]) == ["0", "1", "3"]
+    doubled = [[1, 0, 0], [0, 0.9, 0], [0, 0, 1], [0, 1, 0]]
+    assert layer_map(table(doubled), A, A[:3]) == ["0", "1", "2"]
 
 
 def test_layers_that_all_kept_little_are_found() -> None:

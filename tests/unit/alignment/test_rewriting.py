@@ -20,6 +20,7 @@ from planted import (
 )
 
 from modelkin.alignment import Rewritten, align, bytes_needed, rewritten
+from modelkin.architectures import Anatomy
 from modelkin.errors import NothingComparable
 from modelkin.questions.layers import LAYER_MAP
 from modelkin.questions.question import Pair
@@ -148,3 +149,50 @@ def test_bytes_are_known_before_anything_is_read() -> None:
     asked = {(e.file, e.start, e.stop) for e in a.checkpoint.source.ledger.exchanges if e.kind == "tensor"}
     read_once = sum(stop - start for _, start, stop in asked)
     assert read_once <= needed[0] + gains
+
+
+def read_of(model: Anatomy) -> int:
+    """Bytes of weights that were read, those read twice counted once."""
+    total, end = 0, -1
+    for start, stop in sorted(
+        {(e.start, e.stop) for e in model.checkpoint.source.ledger.exchanges if e.kind == "tensor"}
+    ):
+        total += max(0, stop - max(start, end))
+        end = max(end, stop)
+    return total
+
+
+@pytest.mark.parametrize("small", [True, False], ids=["small", "large"])
+@pytest.mark.parametrize("layers", [12, 10], ids=["equal depths", "other depths"])
+@pytest.mark.parametrize("experts", [0, 12], ids=["dense", "experts"])
+def test_no_more_is_read_than_was_said(small: bool, layers: int, experts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("modelkin.alignment.sides.SMALL", 1 << 28 if small else 0)
+    whole = drawn(1, layers=12, neurons=16, experts=experts)
+    moved = composed(restacked(whole, list(range(layers))), np.random.default_rng(2))
+    a, b = anatomy(whole), anatomy(moved)
+    needed = bytes_needed(a, b)
+    align(a, b, np.random.default_rng(0))
+    for model, arrays, said in zip((a, b), (whole, moved), needed, strict=True):
+        gains = sum(4 * array.size for name, array in arrays.items() if "norm" in name)
+        assert 0.5 * said < read_of(model) <= said + gains
+
+
+@pytest.mark.parametrize("part", ["self_attn.v_proj", "mlp.up_proj", "input_layernorm", "mlp.gate."])
+def test_a_layer_that_is_not_finite_leaves_the_others(part: str) -> None:
+    a = drawn(1, neurons=24, experts=3) if part == "mlp.gate." else A
+    b = composed(a, np.random.default_rng(2))
+    for name in [name for name in b if f"layers.1.{part}" in name]:
+        b[name] = np.full_like(b[name], np.inf)
+    found = rewrite(a, b)
+    model = anatomy(a)
+    for slot in (slot for slot in found.slots if slot.role in MATRICES and slot.layer != 1):
+        x, y = model.read(slot), found.read(slot)
+        assert float(np.sum(x * y) / (np.linalg.norm(x) * np.linalg.norm(y))) > 0.99
+    for slot in (slot for slot in found.slots if slot.layer == 1):
+        found.read(slot)
+
+
+def test_values_that_are_all_alike_have_no_other_basis() -> None:
+    a = {name: np.ones_like(array) if "v_proj" in name else array for name, array in A.items()}
+    found = rewrite(a, composed(A, np.random.default_rng(2)))
+    assert all(np.isfinite(found.read(slot)).all() for slot in found.slots)

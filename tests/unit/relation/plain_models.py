@@ -30,7 +30,9 @@ class Plain:
     slots: dict[Slot, Floats]
     form: str = "BF16"
     facts: Any = field(
-        default_factory=lambda: SimpleNamespace(hidden=WIDTH, intermediate=NEURONS, experts=None, head_dim=None)
+        default_factory=lambda: SimpleNamespace(
+            hidden=WIDTH, intermediate=NEURONS, experts=None, head_dim=None, tied=False
+        )
     )
 
     @property

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from plain_models import Plain, bf16, moved, plain
 
-from modelkin.records.relation import Merge, TensorFact, TokenFacts, Triplet
+from modelkin.records.relation import AxesFacts, Merge, TensorFact, TokenFacts, Triplet
 from modelkin.relation.depth import Depth
 from modelkin.relation.direction import Clues, judged
 from modelkin.relation.learned import DEGREE, DIRECTION, direction_features, fitted
@@ -70,6 +70,46 @@ def test_added_rows_near_the_mean_point_at_the_larger_vocabulary_and_trained_one
     assert judged(Clues(same, tokens=told), (), {}).direction == "a->b"
     trained = msgspec.structs.replace(told, near_mean_b=1.0)
     assert judged(Clues(same, tokens=trained), (), {}).direction == "unknown"
+
+
+TURNED = AxesFacts(pvalue_a=1e-30, pvalue_b=0.4, matrices_a=20, matrices_b=20)
+
+
+@pytest.mark.parametrize(
+    ("axes", "order"),
+    [
+        (TURNED, "a->b"),
+        (AxesFacts(pvalue_a=0.4, pvalue_b=1e-30, matrices_a=20, matrices_b=20), "b->a"),
+        (AxesFacts(pvalue_a=1e-30, pvalue_b=1e-30, matrices_a=20, matrices_b=20), "unknown"),
+        (AxesFacts(pvalue_a=0.4, pvalue_b=0.4, matrices_a=20, matrices_b=20), "unknown"),
+        (AxesFacts(pvalue_a=0.001, pvalue_b=0.4, matrices_a=20, matrices_b=20), "unknown"),
+        (AxesFacts(pvalue_a=1e-30, pvalue_b=0.001, matrices_a=20, matrices_b=20), "unknown"),
+    ],
+)
+def test_the_one_whose_axes_are_ordinary_was_turned(axes: AxesFacts, order: str) -> None:
+    judgement = judged(Clues(facts(BASE, moved(BASE, 0.01, 1)), axes=axes), (), {})
+    assert judgement.direction == order
+    assert any("drawn at random" in why for why in judgement.reasons) == (order != "unknown")
+
+
+def test_a_turned_model_that_is_far_from_the_other_may_come_from_before_both() -> None:
+    judgement = judged(Clues(facts(BASE, moved(BASE, 0.6, 1)), axes=TURNED), (), {})
+    assert judgement.direction == "unknown"
+    assert "b was turned" in judgement.reasons[-2]
+    assert "cannot be told" in judgement.reasons[-1]
+
+
+@pytest.mark.parametrize(("rise", "order"), [((1.0, 0.5), "a->b"), ((0.5, 1.0), "b->a"), ((0.5, 0.5), "unknown")])
+def test_the_one_whose_tokens_left_the_order_of_their_merges_was_renumbered(
+    rise: tuple[float, float], order: str
+) -> None:
+    told = TokenFacts(
+        tokens_a=64, tokens_b=64, shared=64, moved_ids=60, only_a=0, only_b=0, ascending_a=rise[0], ascending_b=rise[1]
+    )
+    near = facts(BASE, moved(BASE, 0.01, 1))
+    assert judged(Clues(near, tokens=told), (), {}).direction == order
+    other = msgspec.structs.replace(told, only_b=1)
+    assert judged(Clues(near, tokens=other), (), {}).direction == "unknown"
 
 
 def test_the_fit_turns_with_the_pair() -> None:

@@ -48,13 +48,25 @@ def test_intervals_of_sums_hold_the_truth_often_enough() -> None:
         found = rng.binomial(200, chance)
         parts = [(int(n), share_of_rows(int(k), 200)) for n, k in zip(sizes, found, strict=True)]
         share = total(parts, whole)
+        assert share is not None
         held += share.low <= wanted <= share.high
     assert held / trials >= 0.94  # nominal 0.95, each part by Clopper and Pearson, which is wider
 
 
 def test_what_stands_beside_nothing_counts_as_new() -> None:
     share = total([(300, (1.0, 1.0, 1.0))], 1000)
+    assert share is not None
     assert (share.fraction, share.low, share.high) == (0.3, 0.3, 0.3)
+
+
+def test_what_could_not_be_compared_widens_the_interval_and_leaves_the_share() -> None:
+    parts = [(300, (0.5, 0.4, 0.6)), (300, (1.0, 1.0, 1.0))]
+    share = total(parts, 1000, unseen=400)
+    assert share is not None
+    assert share.fraction == pytest.approx(450 / 600)
+    assert share.low == pytest.approx((450 - 30) / 1000)  # none of the 400 inherited
+    assert share.high == pytest.approx((450 + 30 + 400) / 1000)  # all of them
+    assert total([], 1000, unseen=1000) is None
 
 
 def test_vectors_need_more_than_a_chance_correlation() -> None:

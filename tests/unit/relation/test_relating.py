@@ -11,6 +11,7 @@ from plain_models import LAYERS, Plain, bf16, moved, plain
 
 from modelkin.records import Role, Slot
 from modelkin.records.relation import Relation
+from modelkin.relation import relating
 from modelkin.relation.depth import depth_change
 from modelkin.relation.drawing import drawn
 from modelkin.relation.reading import tokens_by_content, tokens_by_number
@@ -49,7 +50,58 @@ def test_small_and_large_changes_are_told_by_degree() -> None:
     small, large = relate(BASE, moved(BASE, 0.005, 1)), relate(BASE, moved(BASE, 0.9, 2))
     assert kinds(small)[0] == "fine-tune"
     assert kinds(large)[0] == "continued-pretraining"
-    assert sum(kind.probability or 0 for kind in small.kinds) == pytest.approx(1)
+    assert all((kind.probability or 0) >= 0.2 for found in (small, large) for kind in found.kinds)
+
+
+def test_in_between_both_are_named_and_their_odds_are_complete() -> None:
+    found = relate(BASE, moved(BASE, 0.05, 1))
+    assert set(kinds(found)) == {"fine-tune", "continued-pretraining"}
+    assert sum(kind.probability or 0 for kind in found.kinds) == pytest.approx(1)
+
+
+def test_where_gains_cannot_be_compared_their_change_is_not_taken_for_none() -> None:
+    """Training that moved matrices far is not called light because its gains are out of sight."""
+    found = relate(without(BASE, Role.is_gain.fget), without(moved(BASE, 0.9, 2), Role.is_gain.fget))
+    assert kinds(found)[0] == "continued-pretraining"
+    assert "gains cannot be compared" in found.kinds[0].why
+
+
+def without(model: Plain, left_out: Any) -> Plain:
+    return Plain({s: x for s, x in model.slots.items() if not left_out(s.role)}, model.form, model.facts)
+
+
+def test_of_a_rearranged_copy_what_storing_changed_is_no_training() -> None:
+    rng = np.random.default_rng(12)
+    turn = np.linalg.qr(rng.normal(size=(48, 48)))[0]
+
+    def turned_and_back(x: Any, slot: Slot) -> Any:
+        side = turn if slot.role in (Role.O, Role.DOWN) else None
+        return x if slot.role.is_gain else (side @ bf16(side.T @ x) if side is not None else bf16(x @ turn) @ turn.T)
+
+    slots = {slot: turned_and_back(x, slot).astype(np.float32) for slot, x in BASE.slots.items()}
+    copy = Plain(slots, BASE.form, BASE.facts)
+    words = ("hidden axes are a rotation of A's",)
+    assert kinds(relate(BASE, copy, Inquiry(disguises=words))) == ["obfuscated"]
+    assert kinds(relate(BASE, moved(copy, 0.05, 1), Inquiry(disguises=words)))[:2] == ["obfuscated", "fine-tune"]
+
+
+def test_a_head_of_its_own_stands_beside_a_table_that_was_both() -> None:
+    facts = type(BASE.facts)(**{**vars(BASE.facts), "tied": True})
+    one = Plain(BASE.slots, BASE.form, facts)
+    two = Plain({**BASE.slots, Slot(Role.HEAD): BASE.slots[Slot(Role.EMBEDDING)]}, BASE.form, BASE.facts)
+    found = relate(one, two)
+    assert kinds(found) == ["identical"]
+    assert found.shared is not None
+    assert found.shared.fraction == 1
+    assert kinds(relate(BASE, two)) == ["undetermined"]  # nothing says that a's table is its head
+
+
+def test_the_record_keeps_so_many_tensors_and_counts_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relating, "MOST_FACTS", 10)
+    found = relate(BASE, BASE)
+    assert (len(found.tensors), found.tensors_compared) == (10, len(BASE.slots))
+    assert any("10 of 30 tensors" in limit for limit in found.limits)
+    assert {fact.layer for fact in found.tensors} >= {"0", "3"}
 
 
 def test_an_adapter_on_some_roles() -> None:
