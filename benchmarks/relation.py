@@ -2,6 +2,7 @@
 
     python -m benchmarks.relation fit MODELS [MORE …]        writes src/modelkin/relation/fitted.json
     python -m benchmarks.relation measure MODELS [MORE …]    kind and direction of children and parents, as a table
+    python -m benchmarks.relation turned MODELS [MORE …]     hidden axes as they are and after random rotations
 
 MODELS is a folder of model folders, each with its truth.json, as `zoo` writes them. Parents and children have to come
 from one training run, which is one folder. Disguised models are left out: they need to be aligned first.
@@ -16,21 +17,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from zoo.checkpoints import load, save
 
 from modelkin.architectures import Anatomy, identify
 from modelkin.inspection import open_model
-from modelkin.relation.direction import SURE
+from modelkin.relation.direction import ORDINARY, SPECIAL, SURE
 from modelkin.relation.learned import DEGREE, DIRECTION, Fitted, degree_features, direction_features
 from modelkin.relation.reading import LayerMap, default_map, facing_slots
 from modelkin.relation.relating import Inquiry, relate
 from modelkin.relation.tensors import tensor_facts
 from modelkin.relation.tokens import shared_tokens
+from modelkin.relation.turned import axes_pvalue
 from modelkin.sources import ReadOptions
+from zoo import disguise
 
 FITTED = Path(__file__).parent.parent / "src" / "modelkin" / "relation" / "fitted.json"
 BY_DEGREE = {"fine-tune": 0.0, "continued-pretraining": 1.0}
@@ -39,6 +45,7 @@ ORDERED = (
 )  # fmt: skip
 RIDGES = (0.3, 1.0, 3.0)  # none weaker: pairs with one answer are separable, and would be sure of anything
 SIBLINGS = 60
+ROTATIONS = 6
 Doubles = NDArray[np.float64]
 
 
@@ -202,13 +209,33 @@ def measure(folders: Sequence[Path]) -> None:
     print(f"\nfirst kind right: {right} of {total}; direction spoken: {spoken}, right: {true_order}")
 
 
+def turned(folders: Sequence[Path]) -> None:
+    """How often a turned model's axes look like random directions, and how often those of one that nobody turned do."""
+    plain, rotated = [], []
+    for path in (path for folder in folders for path in sorted(folder.glob("*/truth.json"))):
+        truth, found = json.loads(path.read_text("utf-8")), axes_pvalue(opened(path.parent))
+        if found is None or truth["kind"] == "obfuscated":
+            continue
+        plain.append(found[0])
+        for seed in range(ROTATIONS):
+            turn = disguise.refactor_gains(disguise.rotate_hidden(load(path.parent), seed), seed)
+            with TemporaryDirectory() as place:
+                save(turn, Path(place) / "turned", torch.bfloat16)
+                after = axes_pvalue(opened(Path(place) / "turned"))
+            rotated += [after[0]] if after is not None else []
+        print(f"{path.parent.name}: {plain[-1]:.1e}; turned: {min(rotated[-ROTATIONS:]):.2g} at least", flush=True)
+    low, high = sum(p <= SPECIAL for p in plain), [sum(p < level for p in rotated) for level in (ORDINARY, SPECIAL)]
+    print(f"\nas they are: {low} of {len(plain)} special (p ≤ {SPECIAL})")
+    print(f"turned: {high[0]} of {len(rotated)} with p < {ORDINARY}, {high[1]} special")
+
+
 def main(arguments: Sequence[str]) -> int:
-    if len(arguments) < 2 or arguments[0] not in ("fit", "measure"):
+    if len(arguments) < 2 or arguments[0] not in ("fit", "measure", "turned"):
         print(__doc__, file=sys.stderr)
         return 2
     folders = [Path(argument) for argument in arguments[1:]]
-    if arguments[0] == "measure":
-        measure(folders)
+    if arguments[0] != "fit":
+        {"measure": measure, "turned": turned}[arguments[0]](folders)
         return 0
     FITTED.write_bytes(msgspec.json.format(msgspec.json.encode(fit_all(folders)), indent=2) + b"\n")
     return 0

@@ -198,8 +198,8 @@ def test_the_bundled_models_are_listed_without_the_answer_and_told_apart_from_th
 
 def test_the_demo_writes_comparisons_that_verify(tmp_path: Path) -> None:
     done = modelkin("demo", "--json", "-", "--out", str(tmp_path / "out"))
-    assert [record["schema"] for record in json.loads(done.stdout)] == ["modelkin.comparison/1"] * 5
-    for name in ("dune-heath", "ember-cobalt"):
+    assert [record["schema"] for record in json.loads(done.stdout)] == ["modelkin.comparison/1"] * 6
+    for name in ("dune-heath", "ember-cobalt", "dune-fjord"):
         verified = modelkin("verify", str(tmp_path / "out" / f"{name}.json"))
         assert verified.returncode == 0, verified.stdout
 

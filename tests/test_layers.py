@@ -21,7 +21,7 @@ HOUSE: dict[str, set[str]] = {
     "checkpoint": {"errors", "records", "sources", "formats", "vocabulary"},
     "architectures": {"errors", "records", "checkpoint", "formats"},
     "inspection": {"errors", "records", "sources", "checkpoint", "architectures", "vocabulary"},
-    "alignment": {"errors", "records", "architectures", "stats"},
+    "alignment": {"errors", "records", "architectures", "metrics", "stats"},
     "sampling": {"errors", "records", "sources", "architectures"},
     "relation": {"errors", "records", "architectures", "vocabulary", "metrics", "stats", "sampling", "alignment"},
     "questions": {
@@ -43,6 +43,7 @@ HOUSE: dict[str, set[str]] = {
     "unmasking": {"records", "sources", "sampling", "alignment", "questions", "verdict"},
     "descent": {"records", "sources", "architectures", "sampling", "alignment", "questions", "relation"},
     "claims": {"errors", "records", "sources", "checkpoint", "vocabulary"},
+    "parties": {"records", "architectures", "inspection", "fingerprints", "claims"},
     "beside": {"errors", "records", "sources", "checkpoint", "architectures", "questions"},
     "compare": {
         "errors",
@@ -60,7 +61,7 @@ HOUSE: dict[str, set[str]] = {
         "planning",
         "unmasking",
         "descent",
-        "claims",
+        "parties",
         "beside",
     },
     "verify": {"errors", "records", "sources", "sampling", "questions", "verdict", "compare"},

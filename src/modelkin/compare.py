@@ -16,14 +16,14 @@ import numpy as np
 from modelkin import __version__, beside
 from modelkin.architectures import Anatomy, identify
 from modelkin.checkpoint import Checkpoint
-from modelkin.claims import read_claims, seen_from, weighed
 from modelkin.descent import descent
 from modelkin.errors import NothingComparable
 from modelkin.fingerprints import identity as same_weights
-from modelkin.fingerprints import is_one_place, known_again, weights
+from modelkin.fingerprints import is_one_place, known_again
 from modelkin.full import ask_every_neuron, compare_tensors
-from modelkin.inspection import SMALL_FILE, identity, open_model
+from modelkin.inspection import SMALL_FILE, open_model
 from modelkin.journal import Journal, open_journal
+from modelkin.parties import party, with_claims_weighed
 from modelkin.planning import plan_lines
 from modelkin.questions import (
     QUESTIONS,
@@ -43,13 +43,11 @@ from modelkin.questions.pooled import POOLED
 from modelkin.records import (
     Answer,
     BudgetName,
-    Claims,
     Comparison,
     Cost,
     Cut,
     Evidence,
     KeptRows,
-    Party,
     Reads,
     Relation,
     Role,
@@ -113,20 +111,7 @@ def _beside(found: Comparison, pair: Pair, controls: Further, candidates: Furthe
     strangers = beside.compared(pair, controls, "control", compared, progress)
     kin = beside.compared(pair, candidates, "candidate", compared, progress)
     told = msgspec.structs.replace(found, controls=strangers, candidates=kin)
-    return msgspec.structs.replace(told, a=_weighed(told, "a"), b=_weighed(told, "b"))
-
-
-def _weighed(found: Comparison, side: Side) -> Party:
-    """A party with what the evidence says to its claims."""
-    mine, other = (found.a, found.b) if side == "a" else (found.b, found.a)
-    verdict = found.verdict
-    judged = {
-        row.id: seen_from("a", row.outcome, row.direction, row.kinds)
-        for row in (*found.candidates, *found.controls)
-        if row.side == side
-    }
-    judged[other.id] = seen_from(side, verdict.outcome, verdict.direction, verdict.kinds)
-    return msgspec.structs.replace(mine, claims=weighed(mine.claims, judged))
+    return sealed(with_claims_weighed(told))
 
 
 @contextmanager
@@ -227,10 +212,10 @@ def compare_pair(
         found += [rearranged(*_sides(pair, arrays)), compared_parts(pair, found, _roles_read(arrays, reads))]
     late = noted(pair.a), noted(pair.b)
     lengthy = Pair(*late, pair.seed, pair.budget)
-    seen = unmask(lengthy, found, progress) if pair.budget != "quick" and not same else Unmasked(None)
+    seen = unmask(lengthy, found, progress) if pair.budget != "quick" and not same else Unmasked()
     found += [] if seen.answer is None else [seen.answer]
     answers = adjusted(found)
-    parties = [party(anatomy, _claims(anatomy, pair.budget)) for anatomy in (pair.a, pair.b)]
+    parties = [party(anatomy, pair.budget) for anatomy in (pair.a, pair.b)]
     verdict, relation = _judged(lengthy, answers, seen, candidates, progress)
     made = Comparison(
         modelkin=__version__,
@@ -243,13 +228,16 @@ def compare_pair(
         answers=answers,
         alignment=seen.told,
         relation=relation,
-        not_evidence=not_evidence(*quick, pair.a.checkpoint.config, pair.b.checkpoint.config, tokenizers),
+        not_evidence=(
+            *not_evidence(*quick, pair.a.checkpoint.config, pair.b.checkpoint.config, tokenizers),
+            *seen.not_evidence,
+        ),
         tokenizers=tokenizers,
         rows=kept,
         reads=_with_further(reads, late),
         cost=cost(pair, time.perf_counter() - began),
     )
-    return sealed(msgspec.structs.replace(made, a=_weighed(made, "a"), b=_weighed(made, "b")))
+    return sealed(with_claims_weighed(made))
 
 
 def _judged(
@@ -269,11 +257,6 @@ def _with_further(reads: Reads, late: Late) -> Reads:
     """With what was read at length; each range once."""
     a, b = ({read.cut: read for read in early} for early in (reads.a, reads.b))
     return Reads(a=tuple((late[0].reads | a).values()), b=tuple((late[1].reads | b).values()))
-
-
-def _claims(anatomy: Anatomy, budget: BudgetName) -> Claims:
-    """Of a card and its like: a request or two more, which `quick` does not spend."""
-    return Claims() if budget == "quick" else read_claims(anatomy.checkpoint)
 
 
 def _roles_read(arrays: tuple[Arrays, Arrays], reads: Reads) -> set[Role]:
@@ -368,22 +351,6 @@ def ask(question: Question, a: Readings, b: Readings, seed: int) -> Answer:
 
 def _sides(pair: Pair, arrays: tuple[Arrays, Arrays]) -> tuple[Readings, Readings]:
     return Readings(portrait(pair.a), arrays[0]), Readings(portrait(pair.b), arrays[1])
-
-
-def party(anatomy: Anatomy, claims: Claims = Claims()) -> Party:
-    known = identity(anatomy.checkpoint, anatomy)
-    return Party(
-        id=known.id,
-        revision=known.revision,
-        format=known.format,
-        parameters=known.parameters,
-        layers=known.layers,
-        hidden=known.hidden,
-        vocabulary=known.vocabulary,
-        files=known.files,
-        weights=tuple(fact.name for fact in weights(anatomy)),
-        claims=claims,
-    )
 
 
 def cost(pair: Pair, seconds: float) -> Cost:

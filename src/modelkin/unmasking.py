@@ -9,7 +9,8 @@ import numpy as np
 
 from modelkin.alignment import Alignment, align, bytes_needed, disguises, summary
 from modelkin.questions import CannotAsk, Pair, unmasked
-from modelkin.records import Answer, Json, Unanswered
+from modelkin.questions.folded import folded_attention
+from modelkin.records import Answer, Json, NotEvidence, Unanswered
 from modelkin.sampling.budget import bytes_left
 from modelkin.sources.protocol import Progress
 from modelkin.verdict.policy import SETS_NEEDED, tally
@@ -20,10 +21,11 @@ IN_PLACE = "not needed: the weights agree in their places"
 
 @dataclass(frozen=True, eq=False)
 class Unmasked:
-    """The answer, None where nobody asked; and the alignment where there is one."""
+    """The answer, None where nobody asked; the alignment where there is one, and what looks like evidence beside it."""
 
-    answer: Answer | None
+    answer: Answer | None = None
     alignment: Alignment | None = None
+    not_evidence: tuple[NotEvidence, ...] = ()
 
     @property
     def told(self) -> Json | None:
@@ -40,11 +42,13 @@ def unmask(pair: Pair, found: Sequence[Answer], progress: Progress) -> Unmasked:
     if pair.budget != "full" and (reason := too_much(pair)):
         return Unmasked(Unanswered(unmasked.ID, reason))
     progress("looking through disguises", 0, 0)
-    alignment = align(pair.a, pair.b, np.random.default_rng([pair.seed, STAGE]), progress)
+    rng = np.random.default_rng([pair.seed, STAGE])
+    alignment = align(pair.a, pair.b, rng, progress)
+    beside = folded_attention(pair, rng)
     try:
-        return Unmasked(unmasked.answer(alignment), alignment)
+        return Unmasked(unmasked.answer(alignment), alignment, beside)
     except CannotAsk as reason:
-        return Unmasked(Unanswered(unmasked.ID, str(reason)))
+        return Unmasked(Unanswered(unmasked.ID, str(reason)), None, beside)
 
 
 def too_much(pair: Pair) -> str | None:

@@ -19,6 +19,7 @@ import msgspec
 from modelkin.compare import QUICK_STAGES, CompareOptions, ask, compare_pair, open_further, open_pair
 from modelkin.errors import ModelkinError, NotFound, NothingComparable, UnreadableError
 from modelkin.questions import QUESTIONS, not_evidence
+from modelkin.questions.folded import MEASURE as FOLDED
 from modelkin.questions.identity import QUESTION as IDENTITY
 from modelkin.questions.identity import SAME_PLACE, Weights, rows_alike, same_files
 from modelkin.records import (
@@ -28,6 +29,7 @@ from modelkin.records import (
     Cut,
     Evidence,
     KeptRows,
+    NotEvidence,
     Party,
     Portrait,
     ReadDigest,
@@ -45,7 +47,7 @@ LARGEST_FILE = 64 << 20
 SCHEMA = "modelkin.comparison/1"
 LAYER = re.compile(r"([A-Za-z_]+\.)?[0-9]{1,6}")
 SEAL = "sha256"
-OF_CONFIGS = "config.json"  # the one measure that the record does not hold everything for
+OF_MODELS = ("config.json", FOLDED)  # measures that the record does not hold everything for
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -226,11 +228,15 @@ def _adjusted_again(comparison: Comparison) -> Iterator[Difference]:
 
 
 def _measured_again(comparison: Comparison, a: Readings, b: Readings) -> Iterator[Difference]:
-    """Every number that is no evidence, but for the one that needs both configs."""
+    """Every number that is no evidence, but for those that need the models."""
     again = {entry.measure: entry for entry in not_evidence(a, b, {}, {}, comparison.tokenizers)}
-    stored = {entry.measure: entry for entry in comparison.not_evidence if OF_CONFIGS not in entry.measure}
+    stored = {entry.measure: entry for entry in comparison.not_evidence if not _needs_models(entry)}
     for measure in {**stored, **again}:
         yield from differences(f"not_evidence.{measure}", stored.get(measure), again.get(measure))
+
+
+def _needs_models(entry: NotEvidence) -> bool:
+    return any(part in entry.measure for part in OF_MODELS)
 
 
 # With them.

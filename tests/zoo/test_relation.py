@@ -214,7 +214,7 @@ def test_training_under_a_disguise_is_still_named() -> None:
 
 
 def test_a_turned_parent_is_not_said_to_come_from_a_child_that_went_far() -> None:
-    """grown and trained far from it, the child keeps its axes; the parent that somebody turned came before it."""
+    """Trained far from its parent the child keeps its axes; the parent, which somebody turned, came before it."""
     parent, child = opened(disguise.composed(trained("dune"), 4)), opened(trained("birch"))
     found = unmasked(child, parent)
     assert found.axes is not None
@@ -228,7 +228,7 @@ def test_axes_of_trained_models_are_special_until_somebody_turns_them() -> None:
         assert found is not None
         assert found[0] < 1e-8
     turned = [axes_pvalue(opened(disguise.rotate_hidden(trained("grove"), seed))) for seed in range(6)]
-    assert min(found[0] for found in turned if found) > 0.01  # one in twenty of six would be below by chance, at most
+    assert min(found[0] for found in turned if found) > 0.01  # a chance of six in a hundred, at most
 
 
 def test_only_a_renumbered_vocabulary_is_out_of_order() -> None:

@@ -48,7 +48,7 @@ class NoTokens(ValueError):
 
 
 def by_tokens(a: Anatomy, b: Anatomy, rng: np.random.Generator) -> ByTokens:
-    mine, theirs = _rows(a, b, rng)
+    mine, theirs = shared_rows(a, b, rng)
     half = len(mine) // 2
     taught = _centred(mine[:half], mine[:half]), _centred(theirs[:half], theirs[:half])
     left, right = (unit(_centred(side[half:], side[:half])) for side in (mine, theirs))
@@ -86,7 +86,7 @@ def _centred(rows: Floats, over: Floats) -> Floats:
     return np.asarray(rows - over.mean(axis=0), dtype=np.float32)
 
 
-def _rows(a: Anatomy, b: Anatomy, rng: np.random.Generator) -> tuple[Floats, Floats]:
+def shared_rows(a: Anatomy, b: Anatomy, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Embeddings of shared tokens, in an order of chance."""
     slots = _slot(a), _slot(b)
     ids = _ids(a, slots[0]), _ids(b, slots[1])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import ndtr
@@ -48,6 +49,7 @@ def _unit(rows: Floats) -> Floats:
     return np.asarray(np.where(small, 0, centred / np.where(size > 0, size, 1)), dtype=np.float32)
 
 
+@lru_cache(maxsize=4096)  # of thousands of experts most counts are the same
 def share_of_rows(found: int, asked: int) -> Share:
     """The share behind a count, with its 95 % interval: (K/s - 1/s) / (1 - 1/s).
 

@@ -159,6 +159,8 @@ def _whole_steps(groups: Iterable[tuple[NDArray[np.floating], float]]) -> bool:
         off = np.abs(times - np.round(times))
         checked += times.size
         passed += int(np.count_nonzero((off <= 2 * STORED * times + 1e-4) & (times > 0.5)))
+        if checked >= FEWEST_CHECKED // 4 and passed < 0.5 * checked:  # by chance a sixth passes
+            return False
         if checked >= FEWEST_CHECKED and passed < PASSED * checked:
             return False
     return checked >= FEWEST_CHECKED and passed >= PASSED * checked

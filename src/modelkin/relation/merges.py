@@ -117,18 +117,26 @@ def _dropping(product: str, names: Sequence[str], marks: Marks) -> Merge:
 
 
 def _read(product: Weights, sources: Sequence[Named]) -> dict[Slot, Products]:
-    """Matrices that every model has in one shape; embeddings only where all vocabularies have one size."""
+    """Matrices that every model has in one shape; embeddings only where all vocabularies have one size.
+
+    Those that hold values which are not finite explain nothing, and are left out.
+    """
     found = {}
     for slot in product.slots:
         shape = product.shape(slot)
-        if len(shape) < 2 or any(slot not in w.slots or w.shape(slot) != shape for _, w in sources):
+        if (
+            len(shape) < 2
+            or not np.prod(shape)
+            or any(slot not in w.slots or w.shape(slot) != shape for _, w in sources)
+        ):
             continue
         products, form = empty(len(sources)), product.dtype(slot)
         step = max(1, BLOCK // (shape[1] * (len(sources) + 1)))
         for start in range(0, shape[0], step):
             rows = None if step >= shape[0] else slice(start, min(start + step, shape[0]))
             added(products, product.read(slot, rows), [w.read(slot, rows) for _, w in sources], form)
-        found[slot] = products
+        if np.isfinite(products.raw_total + products.raw.sum()):
+            found[slot] = products
     return found
 
 

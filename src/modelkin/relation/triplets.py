@@ -20,15 +20,16 @@ Shape = Literal["a between", "b between", "third between", "star", "unclear"]
 DRAWS = 500
 RIGHT, APART = 0.2, 0.3  # a cosine below the one is a right angle, above the other it is none
 FEWEST_TENSORS = 6
+SAME = 1e-12  # mean squared distance, in units of the matrices' own size
 RELATIVE = 0.3  # least correlation of a third model that is called a relative
 
 
 def triplet(
     names: str, a: Weights, b: Weights, third: Weights, layers: LayerMap, rng: np.random.Generator
 ) -> Triplet | None:
-    """None where the third model has other shapes, or is no relative of a."""
+    """None where the third model has other shapes, or is no relative of a; or where two of the three are the same."""
     squares = _squares(a, b, third, layers)
-    if squares is None:
+    if squares is None or squares.sum(axis=0).min() <= SAME * len(squares):
         return None
     return judged(names, squares, rng)
 
@@ -72,7 +73,7 @@ def _squares(a: Weights, b: Weights, third: Weights, layers: LayerMap) -> Double
         others = blocks(a, third, FacingSlots(pair.a, pair.a))
         for (x, y), (_, z) in zip(blocks(a, b, pair), others, strict=True):
             parts += [_dot(x - y), _dot(x - z), _dot(y - z), _dot(x), _dot(z), float(np.vdot(x, z))]
-        if parts[3] > 0 and parts[4] > 0:
+        if np.isfinite(parts).all() and parts[3] > 0 and parts[4] > 0:
             rows.append(parts[:3] / parts[3])
             likeness.append(parts[5] / np.sqrt(parts[3] * parts[4]))
     if len(rows) < FEWEST_TENSORS or float(np.median(likeness)) < RELATIVE:

@@ -11,6 +11,7 @@ import numpy as np
 from modelkin.records.relation import KindFound, TensorFact
 from modelkin.relation.elementwise import half_step
 from modelkin.relation.learned import Fitted, degree_features, fitted, inherited
+from modelkin.relation.reading import LINEAR
 from modelkin.relation.tensors import gains, linear
 
 NEARLY_ALL = 0.9
@@ -92,7 +93,7 @@ def _only_encoded(changed: Sequence[TensorFact]) -> bool:
 
 def _lora(facts: Sequence[TensorFact], changed: Sequence[TensorFact]) -> KindFound | None:
     """Changes of one low rank a role, and nothing else that was changed."""
-    rest = [fact for fact in facts if fact not in changed and fact.same < 1 and fact.correlation is not None]
+    rest = [fact for fact in facts if fact.role not in LINEAR and fact.same < 1 and fact.correlation is not None]
     taken = [fact for fact in changed if fact.spectra is not None]
     if rest or len(taken) < 2:
         return None

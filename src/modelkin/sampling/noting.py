@@ -31,7 +31,7 @@ class Noted(Anatomy):
         arrays = dict(zip(missing, super().read_many([parts[cut] for cut in missing], kind), strict=True))
         self.reads.update((digest.cut, digest) for digest in digests(arrays) if digest.cut not in self.reads)
         if self._kept is not None:
-            self._kept.update(arrays)
+            self._kept.update((cut, array.copy()) for cut, array in arrays.items())
         return [arrays[cut] if cut in arrays else kept[cut].copy() for cut in cuts]
 
     def _cut(self, slot: Slot, rows: Rows, columns: Columns | None = None) -> Cut:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from plain_models import WIDTH, Plain, bf16, moved, plain
+from plain_models import WIDTH, Plain, bf16, mixed, moved, plain
 
 from modelkin.records import Role, Slot
 from modelkin.records.relation import Relation
@@ -98,6 +98,17 @@ def test_models_that_lack_parts(model: Plain) -> None:
     assert found.shared.fraction > 0.9
     assert told(model, BASE).kinds
     assert told(BASE, model).kinds
+
+
+def test_candidates_and_pairs_that_hold_no_numbers() -> None:
+    broken = with_values(BASE, Role.UP, np.nan)
+    other = moved(BASE, 0.05, 2)
+    merged = mixed([BASE, other], [0.5, 0.5])
+    tokens = tokens_by_number((64, 64))
+    for a, b, third in ((BASE, merged, broken), (BASE, broken, other), (broken, merged, other), (broken,) * 3):
+        found = told(a, b, names=("A", "B"), candidates=[("C", third)], tokens=tokens)
+        assert found.kinds
+    assert told(BASE, merged, names=("A", "B"), candidates=[("C", other)]).merge is not None
 
 
 def test_nothing_in_common() -> None:

@@ -78,6 +78,12 @@ def test_axes_that_differ_too_much_or_too_little_are_special() -> None:
     assert (spread_pvalue(level) or 0) < 1e-6
 
 
+def test_axes_chosen_by_a_decomposition_are_special_too() -> None:
+    rng = np.random.default_rng(6)
+    rows = special(rng)
+    assert (spread_pvalue(rows @ np.linalg.svd(rows)[2].T) or 0) < 1e-6
+
+
 def test_renumbering_and_signs_change_nothing() -> None:
     rng = np.random.default_rng(5)
     rows = special(rng)
