@@ -42,7 +42,23 @@ def hidden_kind(sides: Sides, cells: Sequence[Cell]) -> Kind:
     axes = axes_of(left[half].T @ right[half], sides.rng)
     if _cosine(left[judged], right[judged], axes) >= AS_GOOD * shown:
         return Kind(_named(axes, square), axes)
-    return Kind("rotation" if square else "rectangular", procrustes(left, right))
+    rotation = procrustes(left, right)
+    centred = all(side.anatomy.facts.norm == "layer" for side in (sides.a, sides.b))
+    if not square:
+        return Kind("rectangular", rotation)
+    return Kind("rotation", keeping_the_mean(rotation) if centred else rotation)
+
+
+def keeping_the_mean(rotation: Rotation) -> Rotation:
+    """The nearest rotation that leaves the mean of the axes where it is, as LayerNorms demand.
+
+    They take the mean out of the stream, so no reader shows what a rotation does to it.
+    """
+    width = len(rotation)
+    mean = np.full((width, width), 1 / width)
+    rest = np.eye(width) - mean
+    u, _, vt = np.linalg.svd(rest @ rotation @ rest)
+    return np.asarray(u[:, :-1] @ vt[:-1] + mean, dtype=np.float32)
 
 
 def _named(axes: Rotation, square: bool) -> Hidden:

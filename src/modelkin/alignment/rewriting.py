@@ -34,6 +34,7 @@ SCALED = (Role.UP, Role.SHARED_UP, Role.UP_BIAS)
 NEURON_COLUMNS = (Role.DOWN, Role.SHARED_DOWN)
 SHARED = (Role.SHARED_GATE, Role.SHARED_UP, Role.SHARED_DOWN)
 QUERIES, KEYS, VALUES = (Role.Q, Role.Q_BIAS), (Role.K, Role.K_BIAS), (Role.V, Role.V_BIAS)
+ROW_BY_ROW = (Role.EMBEDDING, Role.HEAD)  # a token each, in no order of a
 ROUTING = (Role.ROUTER, Role.ROUTER_BIAS)
 
 
@@ -66,7 +67,10 @@ class Rewritten(Anatomy):
         self.view(slot)  # says so if it has no place here
         stored, order = self._stored(slot), self._rows(slot)
         picked = chosen(rows, self.shape(slot)[0])
-        if slot.role in WRITERS or order is None:
+        if slot.role in ROW_BY_ROW:
+            (part,) = self.alignment.b.read_many([(stored, picked)], kind)
+            found = self.axes.read(stored, part, None)
+        elif slot.role in WRITERS or order is None:
             (whole,) = self.alignment.b.read_many([(stored, None)], kind)
             found = self.axes.read(stored, self._inside(slot, whole), self._layer_of_a(slot))[picked]
         else:

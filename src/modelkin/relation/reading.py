@@ -19,6 +19,7 @@ Floats = NDArray[np.float32]
 Indices = NDArray[np.intp]
 LayerMap = tuple[tuple[str, str | None], ...]
 BLOCK = 8 << 20  # numbers held at once where only sums are taken
+MOST_HELD = 128 << 20  # numbers of one tensor
 VOCABULARY = (Role.EMBEDDING, Role.HEAD, Role.HEAD_BIAS)
 # Matrices inside the layers: what training moves, quantisers quantise and adapters change.
 LINEAR = frozenset({
@@ -49,6 +50,35 @@ class Weights(Protocol):
 def as_stored(weights: Weights) -> Weights:
     """The model as its files have it, where it was rewritten in the coordinates of another."""
     return weights.alignment.b if isinstance(weights, Rewritten) else weights
+
+
+@dataclass(eq=False)
+class Held:
+    """Reads of a rewritten model, one tensor held: turning a matrix back for every block of its rows would take long.
+
+    Vocabularies are too large for that, and are read in rows as before.
+    """
+
+    whole: Rewritten
+    _slot: Slot | None = None
+    _values: Floats | None = None
+
+    def read(self, slot: Slot, rows: Any = None) -> Floats:
+        if slot.role in VOCABULARY or int(np.prod(self.whole.shape(slot))) > MOST_HELD:
+            return self.whole.read(slot, rows)
+        if self._values is None or self._slot != slot:
+            self._values = None  # before the next is made: two would be one too many
+            self._slot, self._values = slot, self.whole.read(slot)
+        return self._values if rows is None else self._values[rows]
+
+
+class Reader(Protocol):
+    def read(self, slot: Slot, rows: Any = None) -> Floats: ...
+
+
+def reader(weights: Weights) -> Reader:
+    """What to read tensor after tensor with."""
+    return Held(weights) if isinstance(weights, Rewritten) else weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +177,7 @@ def default_map(a: Sequence[str], b: Sequence[str]) -> LayerMap:
     return tuple((name, beside.get(name)) for name in b)
 
 
-def blocks(a: Weights, b: Weights, pair: FacingSlots) -> Iterator[tuple[Floats, Floats]]:
+def blocks(a: Weights, b: Reader, pair: FacingSlots) -> Iterator[tuple[Floats, Floats]]:
     """Both tensors from the first row to the last, a part at a time."""
     shape = pair.shape(a)
     height, width = shape[0], int(np.prod(shape[1:]))

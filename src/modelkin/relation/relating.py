@@ -106,18 +106,9 @@ def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Re
     clues = direction.Clues(facts, tokens, depth, child or None, _with_experts(experts), merge, inquiry.names, axes)
     judged = direction.judged(clues, thirds, odds)
     compared, facing = Compared(a, b, facts, unseen, experts), Compared(left, right, facts, unseen, experts)
+    whole, known = _complete(a, b, pairs) and not unseen, inquiry.tokens is not None and inquiry.tokens.known
     found = Findings(
-        facts,
-        body(facing),
-        _complete(a, b, pairs) and not unseen,
-        tokens,
-        inquiry.tokens is not None and inquiry.tokens.known,
-        depth,
-        narrow,
-        experts,
-        merge,
-        thirds,
-        inquiry.disguises,
+        facts, body(facing), whole, tokens, known, depth, narrow, experts, merge, thirds, inquiry.disguises
     )
     return Relation(
         kinds=kinds(found),

@@ -16,7 +16,7 @@ from modelkin.records.relation import Lattice, Spectra, TensorFact
 from modelkin.relation.elementwise import FRACTION, Elementwise
 from modelkin.relation.inheritance import rows_found
 from modelkin.relation.lattice import lattice, nearest_share
-from modelkin.relation.reading import LINEAR, FacingSlots, Floats, Weights, as_stored, blocks, spread
+from modelkin.relation.reading import LINEAR, FacingSlots, Floats, Reader, Weights, as_stored, blocks, reader, spread
 from modelkin.relation.spectra import compared
 
 WHOLE = 64 << 20  # numbers; larger tensors are looked at in some of their rows where all are needed at once
@@ -32,10 +32,10 @@ def tensor_facts(
     a: Weights, b: Weights, pairs: Sequence[FacingSlots], rng: np.random.Generator, progress: Progress
 ) -> tuple[TensorFact, ...]:
     """One a pair, but for those that hold values which are not finite: of these nothing can be said."""
-    chosen = _for_spectra(a, pairs)
+    chosen, held = _for_spectra(a, pairs), reader(b)
     total, done, found = sum(int(np.prod(pair.shape(a))) for pair in pairs), 0, []
     for pair in pairs:
-        fact = _fact(a, b, pair, pair.b in chosen, rng)
+        fact = _fact(a, b, held, pair, pair.b in chosen, rng)
         found += [fact] if fact is not None else []
         done += int(np.prod(pair.shape(a)))
         progress(WHAT, done, total)
@@ -56,16 +56,18 @@ def _place(layer: str) -> tuple[str, int]:
     return stack, int(number)
 
 
-def _fact(a: Weights, b: Weights, pair: FacingSlots, chosen: bool, rng: np.random.Generator) -> TensorFact | None:
-    """`chosen`: singular values are wanted. None where a value is not finite."""
+def _fact(
+    a: Weights, b: Weights, held: Reader, pair: FacingSlots, chosen: bool, rng: np.random.Generator
+) -> TensorFact | None:
+    """`held` reads b. `chosen`: singular values are wanted. None where a value is not finite."""
     sums, first = Elementwise(), None
-    for left, right in blocks(a, b, pair):
+    for left, right in blocks(a, held, pair):
         sums.add(left, right)
         first = (left, right) if first is None else first
     assert first is not None  # no slot is empty
     if not math.isfinite(sums.aa + sums.bb):
         return None
-    left, right = first if first[0].size == sums.n else _some_rows(a, b, pair)
+    left, right = first if first[0].size == sums.n else _some_rows(a, held, pair)
     formats = _stored(a.dtype(pair.a), sums.a.held()), _stored(b.dtype(pair.b), sums.b.held())
     matrix = left.ndim == 2
     rows, found = rows_found(left, right, pair.b.role, rng) if matrix else (0, 0)
@@ -108,7 +110,7 @@ def _fact(a: Weights, b: Weights, pair: FacingSlots, chosen: bool, rng: np.rando
     )
 
 
-def _some_rows(a: Weights, b: Weights, pair: FacingSlots) -> tuple[Floats, Floats]:
+def _some_rows(a: Weights, b: Reader, pair: FacingSlots) -> tuple[Floats, Floats]:
     """The tensor whole, or as many of its rows as may be held."""
     height, *rest = pair.shape(a)
     width = int(np.prod(rest))

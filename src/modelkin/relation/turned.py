@@ -24,6 +24,7 @@ from modelkin.relation.reading import Floats, spread
 
 LAYERS, ROWS = 4, 1024
 FEWEST_AXES = 32
+SMALLEST = 1e-300  # no p is zero
 TURNED = ("rotation", "rectangular")
 
 
@@ -42,7 +43,7 @@ def axes_pvalue(anatomy: Anatomy) -> tuple[float, int] | None:
     centred = anatomy.facts.norm == "layer"  # such a norm lets only rotations pass that leave the mean in place
     told = [spread_pvalue(rows, fixes_mean=centred) for rows in _matrices(anatomy)]
     known = [p for p in told if p is not None]
-    return (min(1.0, len(known) * min(known)), len(known)) if known else None
+    return (min(1.0, max(SMALLEST, len(known) * min(known))), len(known)) if known else None
 
 
 def spread_pvalue(rows: Floats, fixes_mean: bool = False) -> float | None:

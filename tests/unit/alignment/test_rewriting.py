@@ -20,6 +20,7 @@ from planted import (
 )
 
 from modelkin.alignment import Rewritten, align, bytes_needed, rewritten
+from modelkin.alignment.kinds import keeping_the_mean
 from modelkin.architectures import Anatomy
 from modelkin.errors import NothingComparable
 from modelkin.questions.layers import LAYER_MAP
@@ -196,3 +197,17 @@ def test_values_that_are_all_alike_have_no_other_basis() -> None:
     a = {name: np.ones_like(array) if "v_proj" in name else array for name, array in A.items()}
     found = rewrite(a, composed(A, np.random.default_rng(2)))
     assert all(np.isfinite(found.read(slot)).all() for slot in found.slots)
+
+
+def test_a_rotation_for_layer_norms_keeps_the_mean() -> None:
+    rng = np.random.default_rng(5)
+    width = 24
+    rest = np.eye(width) - 1 / width
+    basis = np.linalg.qr(rest @ rng.standard_normal((width, width - 1)))[0]
+    turn = np.linalg.qr(rng.standard_normal((width - 1, width - 1)))[0]
+    true = basis @ turn @ basis.T + 1 / width
+    blind = true @ rest + np.outer(rng.standard_normal(width), np.ones(width)) / width  # nothing shows the mean
+    found = keeping_the_mean(blind.astype(np.float32))
+    np.testing.assert_allclose(found, true, atol=1e-5)
+    np.testing.assert_allclose(found @ np.ones(width), 1, atol=1e-5)
+    np.testing.assert_allclose(found.T @ found, np.eye(width), atol=1e-5)

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from plain_models import WIDTH, Plain, bf16, mixed, moved, plain
 
+from modelkin.alignment import Rewritten
 from modelkin.records import Role, Slot
 from modelkin.records.relation import Relation
-from modelkin.relation.reading import tokens_by_number
+from modelkin.relation.reading import Held, tokens_by_number
 from modelkin.relation.relating import Inquiry, relate
 
 BASE = plain(0)
@@ -126,3 +127,29 @@ def test_experts_on_both_sides() -> None:
     assert found.shared is not None
     assert found.shared.fraction > 0.95
     assert "moe-upcycle" not in {kind.kind for kind in found.kinds}
+
+
+class Counting(Rewritten):
+    """Says how often it was read, and is otherwise a plain model."""
+
+    def __init__(self, model: Plain) -> None:
+        object.__setattr__(self, "plain", model)
+        object.__setattr__(self, "asked", [])
+
+    def read(self, slot: Slot, rows: Any = None) -> Any:
+        self.asked.append((slot, rows is None))  # type: ignore[attr-defined]
+        return self.plain.read(slot, rows)  # type: ignore[attr-defined]
+
+    def shape(self, slot: Slot) -> tuple[int, ...]:
+        return self.plain.shape(slot)  # type: ignore[attr-defined]
+
+
+def test_a_matrix_of_a_rewritten_model_is_turned_back_once_and_its_vocabulary_is_read_in_rows() -> None:
+    model = Counting(BASE)
+    held, up, down = Held(model), Slot(Role.UP, 0), Slot(Role.DOWN, 0)
+    for rows in (slice(0, 4), slice(4, 8), None, np.array([3, 1])):
+        wanted = BASE.slots[up] if rows is None else BASE.slots[up][rows]
+        assert np.array_equal(held.read(up, rows), wanted)
+    held.read(down)
+    held.read(Slot(Role.EMBEDDING), slice(0, 4))
+    assert model.asked == [(up, True), (down, True), (Slot(Role.EMBEDDING), False)]  # type: ignore[attr-defined]
