@@ -9,9 +9,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks.calibration.results import BUDGETS, Budget, Job
-from zoo.lineage import PARTS, Row, pairs_for_calibration
+from benchmarks.calibration.kinds import KINDS
+from benchmarks.calibration.made import is_made, made_pairs
+from benchmarks.calibration.results import BUDGETS, Budget, Job, map_text
+from zoo.lineage import PARTS, Row, halves, pairs_for_calibration
 from zoo.measure import shape_of
+from zoo.origins import layer_map
 from zoo.tables import WITH_STRANGERS, class_name, step_of
 
 from modelkin.architectures import identify
@@ -28,7 +31,11 @@ AT_QUICK = frozenset(
 )
 AT_FULL = frozenset(("layer", "grafted-layer", "neurons", "grafted-neurons", "moe-split", "narrow", "squeezed"))
 FAINT = frozenset({"decoy-10, the decoy"})  # a tenth of a merge: less than the three tenths that are demanded
-NAMED_YET = frozenset({PARTS, "depth-upscale", "depth-prune"})
+# At the default budget a pair costs seconds, so not every pair of these is compared at it. Strangers are taken from the
+# half that no control or threshold has seen; the numbers are of every half.
+STRANGERS, KIN = 3100, 150
+HALVES = ("test", "tune", "across")
+UNRELATED = "unrelated"
 
 
 def truths(folder: Path) -> dict[str, dict[str, Any]]:
@@ -54,9 +61,28 @@ def described(pair: Row) -> dict[str, str]:
     plain = step.partition(",")[0]
     demand = "quick" if plain in AT_QUICK and step not in FAINT else "full" if plain in AT_FULL else ""
     host = step.endswith("the host")
-    expected = kinds[0] if single and kinds[0] in NAMED_YET else "shared-init" if kinds == ["shared-init"] else ""
-    told = {"label": _label(pair, kinds, step), "demand": demand if single and not host else "", "expected": expected}
+    alone = single or kinds == ["shared-init"]
+    told = {
+        "label": _label(pair, kinds, step),
+        "demand": demand if single and not host else "",
+        "expected": kinds[0] if alone and kinds[0] in KINDS else "",
+    }
     return dict(pair) | told
+
+
+def true_map(known: Mapping[str, Mapping[str, Any]], pair: Mapping[str, str]) -> str:
+    """Of a child and its ancestor: the ancestor's layer that each layer of the child was. "" of all others."""
+    if pair["outcome"] != "descendant":
+        return ""
+    ancestor, child = (pair[side] for side in ("ab" if pair["direction"] == "a->b" else "ba"))
+    details = known[child].get("made_by", {}).get("details", {})
+    layers = range(known[child]["shape"]["layers"])
+    if pair["kinds"] == PARTS and "layers" in details:
+        taken = {int(host): str(donor) for host, donor in details["layers"]}
+        return map_text((str(layer), taken.get(layer)) for layer in layers)
+    found = layer_map(known, ancestor, child)
+    moved = list(layers) if found is None else found
+    return map_text((str(layer), None if old is None else str(old)) for layer, old in enumerate(moved))
 
 
 def _label(pair: Row, kinds: Sequence[str], step: str) -> str:
@@ -81,24 +107,44 @@ def _step(pair: Row) -> str:
 
 
 def jobs(known: Mapping[str, Mapping[str, Any]], budgets: Iterable[str], limit: int | None = None) -> list[Job]:
-    """Relatives before strangers, small budgets before large; within these by a hash of the names, so that a run which
-    is stopped early leaves an even sample. `limit`: at most so many of every outcome and budget."""
-    pairs = sorted((described(pair) for pair in pairs_for_calibration(known)), key=_draw)
-    outcomes = dict.fromkeys(sorted((pair["outcome"] for pair in pairs), key=lambda name: name == "unrelated"))
-    near, far = [name for name in outcomes if name != "unrelated"], [n for n in outcomes if n == "unrelated"]
+    """What matters most first, within that by a hash of the names: a run that is stopped early leaves an even sample.
+
+    `limit`: at most so many pairs of every outcome, budget and half.
+    """
     wanted = set(budgets)
     if unknown := wanted - set(BUDGETS):
         raise ValueError(f"no such budget: {', '.join(sorted(unknown))}; there are {', '.join(BUDGETS)}")
-    chosen = [budget for budget in BUDGETS if budget in wanted]
-    order = [(budget, outcome) for group in (near, far) for budget in chosen for outcome in group]
-    return [job for budget, outcome in order for job in islice(_asked(pairs, budget, outcome), limit)]
+    pairs = [described(pair) | {"true_map": true_map(known, pair)} for pair in pairs_for_calibration(known)]
+    pairs = sorted((*pairs, *map(described, made_pairs(known, halves(known)))), key=_draw)
+    near = sorted({pair["outcome"] for pair in pairs} - {UNRELATED})
+    groups: list[tuple[Budget, str, str]] = [
+        *(("quick", outcome, half) for outcome in near for half in HALVES),
+        *(("standard", outcome, "test") for outcome in near),
+        *(("quick", UNRELATED, half) for half in HALVES),
+        ("standard", UNRELATED, "test"),
+        *(("standard", outcome, "tune") for outcome in near),
+    ]
+    return [job for group in groups for job in _asked(pairs, *group, limit) if job.budget in wanted]
 
 
-def _asked(pairs: Sequence[Mapping[str, str]], budget: Budget, outcome: str) -> Iterator[Job]:
-    """At `full` only what is demanded there: everything else was answered by less."""
-    for pair in pairs:
-        if pair["outcome"] == outcome and (budget != "full" or pair["demand"] == "full"):
-            yield Job(budget, pair)
+def _asked(
+    pairs: Sequence[Mapping[str, str]], budget: Budget, outcome: str, half: str, limit: int | None
+) -> Iterator[Job]:
+    """With `standard` comes `full`, of what is demanded there alone: everything else was answered by less.
+
+    One after the other, for what is seen through a disguise serves both.
+    """
+    group = [pair for pair in pairs if (pair["outcome"], pair["half"]) == (outcome, half)]
+    if budget == "quick":
+        plain = (pair for pair in group if not is_made(pair["b"]))  # they are there for their kinds, told at `standard`
+        yield from (Job(budget, pair) for pair in islice(plain, limit))
+        return
+    most = {UNRELATED: STRANGERS, "siblings": KIN, "shared-init": KIN}.get(outcome, len(group))
+    group.sort(key=lambda pair: not pair["expected"])  # before those that were derived further
+    for pair in islice(group, most if limit is None else min(most, limit)):
+        yield Job("standard", pair)
+        if pair["demand"] == "full":
+            yield Job("full", pair)
 
 
 def _draw(pair: Mapping[str, str]) -> bytes:

@@ -19,10 +19,15 @@ from typing import Literal
 Row = Mapping[str, str]
 Budget = Literal["quick", "standard", "full"]
 Counts = tuple[tuple[int, int], ...]  # (K, n) of roll calls
+LayerMap = tuple[tuple[str, str], ...]  # (layer of b, layer of a); "" where it continues none
 
 BUDGETS: tuple[Budget, ...] = ("quick", "standard", "full")
-PAIR = ("a", "b", "budget", "outcome", "kinds", "direction", "class", "label", "demand", "expected")
+PAIR = ("a", "b", "budget", "outcome", "kinds", "direction", "class", "half", "label", "demand", "expected", "true_map")
 VERDICT = ("modelkin", "policy", "verdict", "named", "log10_p", "least", "nothing", "bytes_a", "bytes_b", "seconds")
+# What is told after a rejection: `said` is the direction, `map` and `at` the layers; `named` has kinds with probabilities.
+RELATION = ("grade", "said", "said_p", "shared", "map", "at")
+# Of neurons once axes are turned back: those that two ways of looking agreed on, or three, in so many sets; beside whom.
+UNMASKED = ("two", "three", "sets", "against")
 NAIVE = ("cosine", "pooled_r", "mean_r", "entries", "rows_cosine", "sigma", "gate", "up", "values")
 # k: statistic, n: of how many, p: log10, g: grade, d: detectable, c: counts of its own roll calls, u: why unanswered
 ANSWER = ("k", "n", "p", "g", "d", "c", "u")
@@ -53,6 +58,21 @@ class Answered:
     detectable: float | None = None
     counts: Counts = ()
     unanswered: str = ""
+
+
+@dataclass(frozen=True)
+class Unmasked:
+    """Neurons on which two ways of looking agreed, and three, once axes were turned back. `against`: the controls."""
+
+    two: int
+    three: int
+    sets: int
+    against: str
+
+    @property
+    def score(self) -> float:
+        """Agreements a set, which the controls are ordered by: about one between strangers."""
+        return (self.two + self.three) / max(1, self.sets)
 
 
 @dataclass(frozen=True)
@@ -87,6 +107,17 @@ class Result:
     nothing: str = ""
     bytes: tuple[int, int] = (0, 0)
     seconds: float = 0.0
+    half: str = ""  # tune, test, or across
+    direction: str = "neither"  # the true one
+    true_map: LayerMap = ()
+    named_p: Mapping[str, float] = field(default_factory=dict)  # of the kinds that have a probability
+    grade: str = ""
+    said: str = ""  # the direction that was told
+    said_p: float | None = None
+    shared: float | None = None
+    map: LayerMap = ()
+    at: tuple[str, ...] = ()  # layers of b that hold more of a's neurons than chance allows
+    unmasked: Unmasked | None = None
     naive: Naive = Naive()
     gate: Counts = ()
     up: Counts = ()
@@ -116,7 +147,7 @@ def depth(budget: str) -> int:
 
 
 def columns(questions: Sequence[str]) -> list[str]:
-    return [*PAIR, *VERDICT, *NAIVE, *(f"{question}.{letter}" for question in questions for letter in ANSWER)]
+    return [*PAIR, *VERDICT, *RELATION, *UNMASKED, *NAIVE, *(f"{question}.{letter}" for question in questions for letter in ANSWER)]
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -126,6 +157,18 @@ def number(value: float | None, digits: int = 4) -> str:
 
 def counts_text(counts: Iterable[tuple[int, int]]) -> str:
     return " ".join(f"{k}/{n}" for k, n in counts)
+
+
+def kinds_text(kinds: Iterable[tuple[str, float | None]]) -> str:
+    return " ".join(kind if p is None else f"{kind}={p:.3f}" for kind, p in kinds)
+
+
+def map_text(layers: Iterable[tuple[str, str | None]]) -> str:
+    return " ".join(f"{b}:{a or ''}" for b, a in layers)
+
+
+def map_of(text: str) -> LayerMap:
+    return tuple((b, a) for b, _, a in (word.partition(":") for word in text.split()))
 
 
 def reason(text: str) -> str:
@@ -141,6 +184,7 @@ def parsed(rows: Sequence[Row]) -> list[Result]:
 
 def _result(row: Row, asked: Mapping[str, Sequence[str]]) -> Result:
     given = {question: _answer([row[column] for column in columns]) for question, columns in asked.items()}
+    named = [word.partition("=") for word in row["named"].split()]
     return Result(
         a=row["a"],
         b=row["b"],
@@ -152,7 +196,18 @@ def _result(row: Row, asked: Mapping[str, Sequence[str]]) -> Result:
         demand=row["demand"],
         expected=row["expected"],
         verdict=row["verdict"],
-        named=tuple(row["named"].split()),
+        named=tuple(kind for kind, _, _ in named),
+        named_p={kind: float(p) for kind, _, p in named if p},
+        half=row["half"],
+        direction=row["direction"],
+        true_map=map_of(row["true_map"]),
+        grade=row["grade"],
+        said=row["said"],
+        said_p=_float(row["said_p"]),
+        shared=_float(row["shared"]),
+        map=map_of(row["map"]),
+        at=tuple(row["at"].split()),
+        unmasked=_unmasked(row),
         log10_p=_float(row["log10_p"]),
         least=_float(row["least"]) or 0.0,
         nothing=row["nothing"],
@@ -164,6 +219,13 @@ def _result(row: Row, asked: Mapping[str, Sequence[str]]) -> Result:
         values=_counts(row["values"]),
         answers={question: answer for question, answer in given.items() if answer is not None},
     )
+
+
+def _unmasked(row: Row) -> Unmasked | None:
+    """None where nobody looked through a disguise."""
+    if not row["sets"]:
+        return None
+    return Unmasked(int(row["two"]), int(row["three"]), int(row["sets"]), row["against"])
 
 
 def _naive(row: Row) -> Naive:

@@ -16,6 +16,7 @@ from modelkin.questions import QUESTIONS
 from modelkin.records import Comparison, Evidence, Unanswered
 from modelkin.verdict import WEIGHTS
 
+OTHERS = ("identity", "copies", "gauge", "coverage", "unmasked-neurons")
 PAGE = (Path(__file__).parents[3] / "docs" / "json.md").read_text(encoding="utf-8")
 
 
@@ -70,7 +71,7 @@ def test_tokenizers_are_named_like_the_facts() -> None:
 
 
 def test_every_question_is_named() -> None:
-    known = {question.id for question in QUESTIONS} | WEIGHTS.keys() | {"identity", "copies", "gauge", "coverage"}
+    known = {question.id for question in QUESTIONS} | WEIGHTS.keys() | set(OTHERS)
     assert set(named("The questions")) == known
 
 
