@@ -7,11 +7,24 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from zlib import crc32
 
 import numpy as np
 from benchmarks.calibration.beside import naive, roll_calls, side_by_side, value_calls
-from benchmarks.calibration.results import ANSWER, Job, Naive, columns, counts_text, number, reason
+from benchmarks.calibration.looking import Looks, one_look
+from benchmarks.calibration.results import (
+    ANSWER,
+    Job,
+    Naive,
+    columns,
+    counts_text,
+    is_made,
+    kinds_text,
+    map_text,
+    number,
+    reason,
+)
 
 from modelkin import __version__
 from modelkin.architectures import Anatomy, identify
@@ -19,17 +32,20 @@ from modelkin.compare import compare_pair
 from modelkin.errors import ModelkinError, NothingComparable
 from modelkin.inspection import open_model
 from modelkin.questions import QUESTIONS, Pair
-from modelkin.records import Answer, Comparison, Role, Unanswered
+from modelkin.questions.controls import PairClass, shape_of, shipped
+from modelkin.records import Answer, Comparison, Evidence, Role, Unanswered
 from modelkin.sources.local import LocalSource
 from modelkin.sources.protocol import TENSOR_KINDS
-from modelkin.verdict.policy import POLICY, WEIGHTS
+from modelkin.verdict.policy import EVERY_NEURON, POLICY, UNMASKED, WEIGHTS
 
 SEED = 0
 MOST_OPEN = 300  # models; each holds up to three file descriptors
 # Questions whose findings are roll calls of their own, one a layer, none chosen by what it found.
 COUNTED_APART = ("experts",)
 NOTHING = "nothing could be asked of this pair: "
-ASKED = tuple(dict.fromkeys([*(question.id for question in QUESTIONS), *WEIGHTS]))  # `full` asks one that needs no plan
+# `full` asks one question that needs no plan, and where weights do not agree in their places, disguises are looked for.
+ASKED = tuple(dict.fromkeys([*(question.id for question in QUESTIONS), *WEIGHTS, UNMASKED]))
+BEYOND_CHANCE = -6.0  # log10 of the p of one layer alone, from which on something is said to be there
 
 
 class Models:
@@ -37,7 +53,9 @@ class Models:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.looks = Looks()
         self._open: OrderedDict[str, Anatomy] = OrderedDict()
+        self._made = TemporaryDirectory(prefix="modelkin-calibration-")
 
     def __getitem__(self, name: str) -> Anatomy:
         if name not in self._open:
@@ -48,12 +66,21 @@ class Models:
         return self._open[name]
 
     def _opened(self, name: str) -> Anatomy:
-        checkpoint = open_model(str(self.folder / name))
+        checkpoint = open_model(str(self._place(name)))
         if isinstance(checkpoint.source, LocalSource):
             checkpoint.source.hash_files()  # as `compare` does for small files: identity needs them
         anatomy = identify(checkpoint)
         _ = checkpoint.vocabulary  # read now, so that no pair pays for it
         return anatomy
+
+    def _place(self, name: str) -> Path:
+        if not is_made(name):
+            return self.folder / name
+        from benchmarks.calibration.made import make
+
+        place = Path(self._made.name) / name
+        make(name, self.folder, place)
+        return place
 
 
 def compared(models: Models, job: Job) -> dict[str, str]:
@@ -64,12 +91,17 @@ def compared(models: Models, job: Job) -> dict[str, str]:
     before = [_bytes(anatomy) for anatomy in (a, b)]
     began = time.perf_counter()
     try:
-        found = compare_pair(Pair(a, b, SEED, job.budget), began)
+        with one_look(models.looks):
+            found = compare_pair(Pair(a, b, SEED, job.budget), began)
     except ModelkinError as error:
         return row | {"nothing": _why(error)}
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - began + models.looks.spared
     cost = [_bytes(anatomy) - already for anatomy, already in zip((a, b), before, strict=True)]
-    row |= _judged(found) | {"bytes_a": str(cost[0]), "bytes_b": str(cost[1]), "seconds": f"{seconds:.3f}"}
+    row |= (
+        judged(found)
+        | _unmasked(found, a, b)
+        | {"bytes_a": str(cost[0]), "bytes_b": str(cost[1]), "seconds": f"{seconds:.3f}"}
+    )
     row |= _beside(found, job, (a, b))
     for answer in found.answers:
         row |= _told(answer)
@@ -86,17 +118,54 @@ def _bytes(anatomy: Anatomy) -> int:
     return anatomy.checkpoint.source.ledger.bytes(TENSOR_KINDS)
 
 
-def _judged(found: Comparison) -> dict[str, str]:
+def judged(found: Comparison) -> dict[str, str]:
+    """The verdict, and what is told after a rejection."""
     verdict = found.verdict
     sound = [answer for answer in found.answers if not isinstance(answer, Unanswered) and answer.grade == "A"]
     adjusted = [answer.adjusted_pvalue for answer in sound if answer.adjusted_pvalue is not None]
-    least = verdict.log10_pvalue if verdict.log10_pvalue is not None else float(np.log10(min(adjusted, default=1.0)))
+    smallest = float(np.log10(min(adjusted, default=1.0)))
+    least = verdict.log10_pvalue if verdict.grade == "A" and verdict.log10_pvalue is not None else smallest
     return {
         "verdict": verdict.outcome,
-        "named": " ".join(share.kind for share in verdict.kinds),
+        "named": kinds_text((share.kind, share.probability) for share in verdict.kinds),
         "log10_p": number(verdict.log10_pvalue),
         "least": number(least),
+        "grade": verdict.grade or "",
+        "said": verdict.direction,
+        "said_p": number(verdict.direction_probability, 3),
+        "shared": "" if verdict.shared is None else number(verdict.shared.fraction, 3),
+        "map": map_text(verdict.layer_map),
+        "at": " ".join(_at(found)),
     }
+
+
+def _at(found: Comparison) -> list[str]:
+    """Layers of b in which more neurons are a's than chance allows, each judged alone; asked at `full`."""
+    answer = next((answer for answer in found.answers if answer.question == EVERY_NEURON), None)
+    layers = answer.per_layer if isinstance(answer, Evidence) else ()
+    return [layer.b for layer in layers if layer.log10_pvalue is not None and layer.log10_pvalue <= BEYOND_CHANCE]
+
+
+def _unmasked(found: Comparison, a: Anatomy, b: Anatomy) -> dict[str, str]:
+    """What was counted once axes were turned back, and whom it was held against; nothing where nobody looked."""
+    if found.alignment is None:
+        return {}
+    layers = found.alignment["held_out"]["layers"]
+    counts = {name: str(sum(layer[name] for layer in layers)) for name in ("two", "three")}
+    sets = str(sum(layer["blocks"] for layer in layers))
+    return counts | {"sets": sets, "against": _against(a, b, found.alignment["route"])}
+
+
+def _against(a: Anatomy, b: Anatomy, route: str) -> str:
+    """The class of controls of this pair, and their range; they decide only as far as that reaches."""
+    gated = all(side.of(Role.GATE) or side.of(Role.SHARED_GATE) for side in (a, b))
+    wanted = PairClass(gated=gated, experts=sum(bool(side.facts.experts) for side in (a, b)), route=route)
+    found = shipped()[0].of(wanted)
+    if found is None:
+        return f"{wanted}: no controls"
+    widths, layers = ("–".join(map(str, dict.fromkeys(span))) for span in (found.widths, found.layers))
+    reach = "" if found.covers([shape_of(a), shape_of(b)]) else ", extrapolated"
+    return f"{wanted}: {len(found.pairs)} pairs of {found.models} models, {widths} wide, {layers} layers{reach}"
 
 
 def _beside(found: Comparison, job: Job, models: tuple[Anatomy, Anatomy]) -> dict[str, str]:

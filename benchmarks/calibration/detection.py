@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
+from benchmarks.calibration.kinds import joined, named_kind
 from benchmarks.calibration.markdown import per_cent, scientific, table
 from benchmarks.calibration.rates import TAUGHT, rate
 from benchmarks.calibration.results import Result, depth
@@ -68,23 +69,6 @@ def _kinds(group: Sequence[Result]) -> str:
     return ", ".join(f"{kind} {count}" for kind, count in named.most_common()) or "–"
 
 
-def kinds_table(results: Iterable[Result]) -> str:
-    """Pairs whose kind is one that the verdict names today: how often it did."""
-    found: dict[tuple[str, str], list[Result]] = defaultdict(list)
-    for result in results:
-        if result.expected:
-            found[result.expected, result.budget].append(result)
-    rows = []
-    for kind, budget in sorted(found, key=lambda place: (place[0], depth(place[1]))):
-        group = found[kind, budget]
-        related = [result for result in group if result.verdict == "related"]
-        right = sum(kind in result.named for result in related)
-        interval = clopper_pearson(right, len(related))
-        told = f"{per_cent(interval.low)}–{per_cent(interval.high)}" if related else "–"
-        rows.append([kind, budget, str(len(group)), str(len(related)), str(right), told])
-    return table(("true kind", "budget", "pairs", "related", "right kind named", "95 % interval"), rows, words=2)
-
-
 def claim(results: Sequence[Result]) -> str:
     """What the counts allow to be said, in the words that the policy fixes."""
     positives = [result for result in results if result.budget == "quick" and result.demand == "quick"]
@@ -128,7 +112,8 @@ def _surprise_related(result: Result) -> str:
         return "FALSE ACCUSATION"
     if is_miss(result):
         return "found, but with less certainty than demanded"
-    return f"named otherwise than {result.expected}" if result.expected not in ("", *result.named) else ""
+    wrong = result.budget != "quick" and result.expected and joined(result.expected) != named_kind(result)
+    return f"named otherwise than {result.expected}" if wrong else ""
 
 
 def surprises(results: Iterable[Result]) -> list[tuple[str, Result]]:

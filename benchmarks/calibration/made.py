@@ -20,7 +20,6 @@ from zoo.lineage import Row
 
 from zoo import derive
 
-PREFIX = "made-"
 FEW, MANY = 10, 24  # children of a kind; many where the zoo has none that is left for testing
 RANK, SIZE = 4, 0.02  # of a made adapter: its change over the matrix that it is added to, by standard deviation
 WORDS = 40
@@ -72,7 +71,7 @@ def _adapted(model: Model, seed: int) -> Model:
     return derive.merged_lora(model, factors, scale=1.0)
 
 
-MADE: Mapping[str, Making] = {
+WAYS: Mapping[str, Making] = {
     "made-copy": Making("identical", MANY, reshard),
     "made-half": Making("re-encoded", FEW, lambda model, folder, _: save(model, folder, torch.float16)),
     "made-stacked": Making(
@@ -88,10 +87,6 @@ MADE: Mapping[str, Making] = {
 }
 
 
-def is_made(name: str) -> bool:
-    return name.startswith(PREFIX)
-
-
 def made_pairs(known: Mapping[str, Mapping[str, Any]], half_of: Mapping[str, str]) -> list[Row]:
     """(base, child) for every way of making, of dense strangers of the test half, drawn by their names."""
     bases = [
@@ -100,7 +95,7 @@ def made_pairs(known: Mapping[str, Mapping[str, Any]], half_of: Mapping[str, str
         if truth["kind"] == "unrelated" and truth["shape"]["class"] == "dense" and half_of[name] == "test"
     ]
     found = []
-    for step, making in MADE.items():
+    for step, making in WAYS.items():
         drawn = sorted(bases, key=lambda name: sha256(f"{step}|{name}".encode()).digest())
         found += [_row(known[base], base, step, making) for base in drawn[: making.count]]
     return found
@@ -123,4 +118,4 @@ def _row(truth: Mapping[str, Any], base: str, step: str, making: Making) -> Row:
 def make(name: str, models: Path, folder: Path) -> None:
     """The child of this name, from its base among the models."""
     step, _, base = name.partition(".")
-    MADE[step].write(load(models / base), folder, crc32(name.encode()))
+    WAYS[step].write(load(models / base), folder, crc32(name.encode()))

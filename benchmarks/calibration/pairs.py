@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.calibration.kinds import KINDS
-from benchmarks.calibration.made import is_made, made_pairs
-from benchmarks.calibration.results import BUDGETS, Budget, Job, map_text
+from benchmarks.calibration.made import made_pairs
+from benchmarks.calibration.results import BUDGETS, Budget, Job, is_made, map_text
 from zoo.lineage import PARTS, Row, halves, pairs_for_calibration
 from zoo.measure import shape_of
 from zoo.origins import layer_map

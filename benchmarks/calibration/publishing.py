@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.calibration import contrast, detection, laws, rates
+from benchmarks.calibration import contrast, detection, directions, disguised, kinds, laws, places, rates, targets
 from benchmarks.calibration.markdown import updated
 from benchmarks.calibration.results import (
     GROWING,
@@ -19,6 +19,7 @@ from benchmarks.calibration.results import (
     published_rows,
 )
 
+HALVES = ("test", "tune")
 GAUGE = "gauge.csv"
 SURPRISES = "surprises.md"
 LARGEST = 5_000_000  # bytes of the data file
@@ -53,12 +54,27 @@ def blocks(results: Sequence[Result], versions: Sequence[str], gauge: str) -> di
         "copies-uniform": laws.uniform_table(laws.gauge_pvalues(copies), ("test", "copies of")),
         "claim": detection.claim(results),
         "detection": detection.detection_table(results),
-        "kinds": detection.kinds_table(results),
+        "targets": targets.targets_table(results),
+        "alarms": disguised.alarms_table(results),
+        "looked": disguised.strangers_table(results),
+        "stolen": places.stolen_table(results),
+        "maps": places.maps_table(results),
+        **_by_half("kinds", results, kinds.confusion_table),
+        "macro": "\n\n".join(kinds.macro_line(results, half) for half in HALVES),
+        "degree": kinds.degree_table(results),
+        "chains": kinds.chains_table(results),
+        "flags": kinds.flags_table(results),
+        **_by_half("directions", results, directions.directions_table),
         "contrast": contrast.contrast_table(results),
         "surprises": detection.surprises_table(results),
         "unanswered": rates.unanswered_table(results),
         "cost": rates.cost_table(results),
     }
+
+
+def _by_half(name: str, results: Sequence[Result], made: Callable[[Sequence[Result]], str]) -> dict[str, str]:
+    """A table of the half that no threshold has seen, and one of the other."""
+    return {f"{name}-{half}": made([result for result in results if result.half == half]) for half in HALVES}
 
 
 def summary(results: Sequence[Result], versions: Sequence[str], copies: Sequence[Mapping[str, str]]) -> str:

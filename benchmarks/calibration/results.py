@@ -24,9 +24,9 @@ LayerMap = tuple[tuple[str, str], ...]  # (layer of b, layer of a); "" where it 
 BUDGETS: tuple[Budget, ...] = ("quick", "standard", "full")
 PAIR = ("a", "b", "budget", "outcome", "kinds", "direction", "class", "half", "label", "demand", "expected", "true_map")
 VERDICT = ("modelkin", "policy", "verdict", "named", "log10_p", "least", "nothing", "bytes_a", "bytes_b", "seconds")
-# What is told after a rejection: `said` is the direction, `map` and `at` the layers; `named` has kinds with probabilities.
+# What is told after a rejection: `said` is the direction, `map` and `at` the layers. The kinds are in `named`.
 RELATION = ("grade", "said", "said_p", "shared", "map", "at")
-# Of neurons once axes are turned back: those that two ways of looking agreed on, or three, in so many sets; beside whom.
+# Neurons that two ways of looking agreed on once axes were turned back, or three, in so many sets; and beside whom.
 UNMASKED = ("two", "three", "sets", "against")
 NAIVE = ("cosine", "pooled_r", "mean_r", "entries", "rows_cosine", "sigma", "gate", "up", "values")
 # k: statistic, n: of how many, p: log10, g: grade, d: detectable, c: counts of its own roll calls, u: why unanswered
@@ -141,13 +141,25 @@ class Result:
         return self.outcome == "unrelated"
 
 
+def is_made(name: str) -> bool:
+    """Whether a model of this name is made for its comparison, and not kept: see `made`."""
+    return name.startswith("made-")
+
+
 def depth(budget: str) -> int:
     """Small budgets first."""
     return [str(name) for name in BUDGETS].index(budget)
 
 
 def columns(questions: Sequence[str]) -> list[str]:
-    return [*PAIR, *VERDICT, *RELATION, *UNMASKED, *NAIVE, *(f"{question}.{letter}" for question in questions for letter in ANSWER)]
+    return [
+        *PAIR,
+        *VERDICT,
+        *RELATION,
+        *UNMASKED,
+        *NAIVE,
+        *(f"{question}.{letter}" for question in questions for letter in ANSWER),
+    ]
 
 
 def number(value: float | None, digits: int = 4) -> str:

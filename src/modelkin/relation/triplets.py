@@ -6,7 +6,7 @@ other two part, the angle is right; where an unseen ancestor of all three is tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -16,9 +16,11 @@ from modelkin.records.relation import Triplet
 from modelkin.relation.reading import LINEAR, FacingSlots, LayerMap, Weights, blocks, in_layer
 
 Doubles = NDArray[np.float64]
+Interval = tuple[float, float, float]
+Measure = Callable[[Doubles], Doubles]
 Shape = Literal["a between", "b between", "third between", "star", "unclear"]
 DRAWS = 500
-RIGHT, APART = 0.2, 0.3  # a cosine below the one is a right angle, above the other it is none
+NEAR, APART = 0.2, 0.3  # of the next leg: a leg below the one is none at all, above the other it is one
 FEWEST_TENSORS = 6
 SAME = 1e-12  # mean squared distance, in units of the matrices' own size
 RELATIVE = 0.3  # least correlation of a third model that is called a relative
@@ -36,19 +38,32 @@ def triplet(
 
 def judged(third: str, squares: Doubles, rng: np.random.Generator) -> Triplet:
     """squares: (tensors, 3), squared distances a-b, a-third, b-third. Intervals by resampling tensors."""
-    draws = np.array([_cosines(squares[rng.integers(len(squares), size=len(squares))]) for _ in range(DRAWS)])
-    low, high = np.quantile(draws, [0.025, 0.975], axis=0)
-    values = _cosines(squares)
-    at = [(float(v), float(lo), float(hi)) for v, lo, hi in zip(values, low, high, strict=True)]
-    return Triplet(third=third, at_a=at[0], at_b=at[1], at_third=at[2], shape=_shape(at))
+    drawn = [squares[rng.integers(len(squares), size=len(squares))] for _ in range(DRAWS)]
+    at, legs = (_with_intervals(measure, squares, drawn) for measure in (_cosines, _legs))
+    return Triplet(third=third, at_a=at[0], at_b=at[1], at_third=at[2], shape=_shape(legs))
 
 
-def _shape(at: Sequence[tuple[float, float, float]]) -> Shape:
+def _with_intervals(measure: Measure, squares: Doubles, drawn: Sequence[Doubles]) -> list[Interval]:
+    low, high = np.quantile([measure(draw) for draw in drawn], [0.025, 0.975], axis=0)
+    return [(float(v), float(lo), float(hi)) for v, lo, hi in zip(measure(squares), low, high, strict=True)]
+
+
+def _shape(legs: Sequence[Interval]) -> Shape:
     shapes: tuple[Shape, Shape, Shape] = ("a between", "b between", "third between")
-    right = [i for i in range(3) if at[i][0] <= RIGHT and at[i][2] <= APART]
-    if len(right) == 1:
-        return shapes[right[0]]
-    return "star" if all(low >= APART for _, low, _ in at) else "unclear"
+    none = [i for i in range(3) if legs[i][0] <= NEAR and legs[i][2] <= APART]
+    if len(none) == 1:
+        return shapes[none[0]]
+    return "star" if all(low >= APART for _, low, _ in legs) else "unclear"
+
+
+def _legs(squares: Doubles) -> Doubles:
+    """How far a, b and the third lie from where their ways part, each over the shorter of the other two legs.
+
+    A leg of none is the model that lies there. Unlike the angle this does not depend on how far away the third is.
+    """
+    ab, ac, bc = np.maximum(squares.sum(axis=0), 1e-300)
+    legs = np.maximum(np.array([ab + ac - bc, ab + bc - ac, ac + bc - ab]) / 2, 1e-300)
+    return np.asarray(legs / np.array([np.delete(legs, i).min() for i in range(3)]), dtype=np.float64)
 
 
 def _cosines(squares: Doubles) -> Doubles:

@@ -15,6 +15,13 @@ TITLE = "What was done, from all tensors of both"
 SHOWN_SOURCES = 6
 PLACES = ("hidden", "neurons", "heads", "experts", "layers")
 NAMES = {"hidden": "hidden axes", "neurons": "neurons", "heads": "heads", "experts": "experts", "layers": "layers"}
+SHAPES = {
+    "a between": "a lies between it and b",
+    "b between": "b lies between it and a",
+    "third between": "it lies between a and b",
+    "star": "all three come from a fourth",
+    "unclear": "how the three lie to each other cannot be told",
+}
 IN_PLACE = ("identity", "none", None)
 
 
@@ -55,8 +62,8 @@ def _merge(found: Relation) -> list[str]:
 
 def _thirds(found: Relation) -> list[str]:
     return [
-        f"with {each.third}: {each.shape} (cosines at a, b and it: {each.at_a[0]:.2f}, {each.at_b[0]:.2f}, "
-        f"{each.at_third[0]:.2f}; near 0 where a model lies between the others, between strangers 0.5)"
+        f"with {each.third}: {SHAPES[each.shape]} (cosines at a, b and it: {each.at_a[0]:.2f}, "
+        f"{each.at_b[0]:.2f}, {each.at_third[0]:.2f}; between strangers 0.50 each)"
         for each in found.triplets
     ]
 
