@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from zlib import crc32
@@ -35,7 +36,7 @@ from modelkin.questions import QUESTIONS, Pair
 from modelkin.questions.controls import PairClass, shape_of, shipped
 from modelkin.records import Answer, Comparison, Evidence, Role, Unanswered
 from modelkin.sources.local import LocalSource
-from modelkin.sources.protocol import TENSOR_KINDS
+from modelkin.sources.protocol import TENSOR_KINDS, Ledger
 from modelkin.verdict.policy import EVERY_NEURON, POLICY, UNMASKED, WEIGHTS
 
 SEED = 0
@@ -55,60 +56,72 @@ class Models:
         self.folder = folder
         self.looks = Looks()
         self._open: OrderedDict[str, Anatomy] = OrderedDict()
-        self._made = TemporaryDirectory(prefix="modelkin-calibration-")
 
     def __getitem__(self, name: str) -> Anatomy:
         if name not in self._open:
-            self._open[name] = self._opened(name)
+            self._open[name] = self._opened(self.folder / name)
             if len(self._open) > MOST_OPEN:
                 self._open.popitem(last=False)[1].checkpoint.close()
         self._open.move_to_end(name)
+        _forget_reads(self._open[name])
         return self._open[name]
 
-    def _opened(self, name: str) -> Anatomy:
-        checkpoint = open_model(str(self._place(name)))
+    @contextmanager
+    def pair(self, job: Job) -> Iterator[tuple[Anatomy, Anatomy]]:
+        """Both models; one that is made for its comparison is gone afterwards."""
+        a, b = job.pair["a"], job.pair["b"]
+        if not is_made(b):
+            yield self[a], self[b]
+            return
+        from benchmarks.calibration.made import make
+
+        with TemporaryDirectory(prefix="modelkin-calibration-") as place:
+            make(b, self.folder, Path(place))
+            made = self._opened(Path(place))
+            try:
+                yield self[a], made
+            finally:
+                made.checkpoint.close()
+
+    def _opened(self, place: Path) -> Anatomy:
+        checkpoint = open_model(str(place))
         if isinstance(checkpoint.source, LocalSource):
             checkpoint.source.hash_files()  # as `compare` does for small files: identity needs them
         anatomy = identify(checkpoint)
         _ = checkpoint.vocabulary  # read now, so that no pair pays for it
         return anatomy
 
-    def _place(self, name: str) -> Path:
-        if not is_made(name):
-            return self.folder / name
-        from benchmarks.calibration.made import make
 
-        place = Path(self._made.name) / name
-        make(name, self.folder, place)
-        return place
+def _forget_reads(anatomy: Anatomy) -> None:
+    """Every comparison begins as if the model were opened for it: what others read is not taken from its budget."""
+    if isinstance(anatomy.checkpoint.source, LocalSource):
+        anatomy.checkpoint.source.ledger = Ledger()
 
 
 def compared(models: Models, job: Job) -> dict[str, str]:
     """Every column of the results, as text."""
-    a, b = models[job.pair["a"]], models[job.pair["b"]]
     row = dict.fromkeys(columns(ASKED), "") | {name: job.pair[name] for name in job.pair.keys() & set(columns(()))}
     row |= {"budget": job.budget, "modelkin": __version__, "policy": POLICY}
-    before = [_bytes(anatomy) for anatomy in (a, b)]
+    with models.pair(job) as (a, b):
+        return row | _found(models.looks, job, a, b)
+
+
+def _found(looks: Looks, job: Job, a: Anatomy, b: Anatomy) -> dict[str, str]:
     began = time.perf_counter()
     try:
-        with one_look(models.looks):
+        with one_look(looks):
             found = compare_pair(Pair(a, b, SEED, job.budget), began)
     except ModelkinError as error:
-        return row | {"nothing": _why(error)}
-    seconds = time.perf_counter() - began + models.looks.spared
-    cost = [_bytes(anatomy) - already for anatomy, already in zip((a, b), before, strict=True)]
-    row |= (
-        judged(found)
-        | _unmasked(found, a, b)
-        | {"bytes_a": str(cost[0]), "bytes_b": str(cost[1]), "seconds": f"{seconds:.3f}"}
-    )
-    row |= _beside(found, job, (a, b))
+        return {"nothing": why_not(error)}
+    seconds = time.perf_counter() - began + looks.spared
+    row = {"bytes_a": str(_bytes(a)), "bytes_b": str(_bytes(b)), "seconds": f"{seconds:.3f}"}
+    row |= judged(found) | looked(found, a, b) | _beside(found, job, (a, b))
     for answer in found.answers:
         row |= _told(answer)
     return row
 
 
-def _why(error: ModelkinError) -> str:
+def why_not(error: ModelkinError) -> str:
     """Nothing in common, or a model that could not be read: both are results, and stand in the tables."""
     told = reason(error.message.removeprefix(NOTHING))
     return told if isinstance(error, NothingComparable) else f"{type(error).__name__}: {told}"
@@ -146,7 +159,7 @@ def _at(found: Comparison) -> list[str]:
     return [layer.b for layer in layers if layer.log10_pvalue is not None and layer.log10_pvalue <= BEYOND_CHANCE]
 
 
-def _unmasked(found: Comparison, a: Anatomy, b: Anatomy) -> dict[str, str]:
+def looked(found: Comparison, a: Anatomy, b: Anatomy) -> dict[str, str]:
     """What was counted once axes were turned back, and whom it was held against; nothing where nobody looked."""
     if found.alignment is None:
         return {}
@@ -160,9 +173,11 @@ def _against(a: Anatomy, b: Anatomy, route: str) -> str:
     """The class of controls of this pair, and their range; they decide only as far as that reaches."""
     gated = all(side.of(Role.GATE) or side.of(Role.SHARED_GATE) for side in (a, b))
     wanted = PairClass(gated=gated, experts=sum(bool(side.facts.experts) for side in (a, b)), route=route)
-    found = shipped()[0].of(wanted)
+    controls = shipped()[0]
+    found = controls.of(wanted)
     if found is None:
-        return f"{wanted}: no controls"
+        others = "others of its route, extrapolated" if controls.means(route) else "no controls"
+        return f"{wanted}: {others}"
     widths, layers = ("–".join(map(str, dict.fromkeys(span))) for span in (found.widths, found.layers))
     reach = "" if found.covers([shape_of(a), shape_of(b)]) else ", extrapolated"
     return f"{wanted}: {len(found.pairs)} pairs of {found.models} models, {widths} wide, {layers} layers{reach}"

@@ -17,8 +17,10 @@ COMPARE, STEP = import_module("modelkin.compare"), "unmask"  # `modelkin.compare
 
 
 class Looks:
-    """The step of `compare` that looks through disguises, which remembers the last pair. `spared`: seconds of the last
-    call that an earlier one had paid for."""
+    """The step of `compare` that looks through disguises, which remembers the last pair.
+
+    `spared`: seconds of the last call that an earlier one had paid for. Bytes are not counted again.
+    """
 
     def __init__(self) -> None:
         self.spared = 0.0

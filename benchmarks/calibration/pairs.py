@@ -31,9 +31,9 @@ AT_QUICK = frozenset(
 )
 AT_FULL = frozenset(("layer", "grafted-layer", "neurons", "grafted-neurons", "moe-split", "narrow", "squeezed"))
 FAINT = frozenset({"decoy-10, the decoy"})  # a tenth of a merge: less than the three tenths that are demanded
-# At the default budget a pair costs seconds, so not every pair of these is compared at it. Strangers are taken from the
-# half that no control or threshold has seen; the numbers are of every half.
-STRANGERS, KIN = 3100, 150
+# At the default budget a pair costs seconds, so of these only so many are compared at it: strangers in all, those of
+# the half that no control or threshold has seen before all others; siblings and shared-init of either half.
+STRANGERS, KIN = 3100, 100
 HALVES = ("test", "tune", "across")
 UNRELATED = "unrelated"
 
@@ -117,30 +117,30 @@ def jobs(known: Mapping[str, Mapping[str, Any]], budgets: Iterable[str], limit: 
     pairs = [described(pair) | {"true_map": true_map(known, pair)} for pair in pairs_for_calibration(known)]
     pairs = sorted((*pairs, *map(described, made_pairs(known, halves(known)))), key=_draw)
     near = sorted({pair["outcome"] for pair in pairs} - {UNRELATED})
-    groups: list[tuple[Budget, str, str]] = [
-        *(("quick", outcome, half) for outcome in near for half in HALVES),
-        *(("standard", outcome, "test") for outcome in near),
-        *(("quick", UNRELATED, half) for half in HALVES),
-        ("standard", UNRELATED, "test"),
-        *(("standard", outcome, "tune") for outcome in near),
+    groups: list[tuple[Budget, str, Sequence[str]]] = [
+        *(("quick", outcome, [half]) for outcome in near for half in HALVES),
+        *(("standard", outcome, ["test"]) for outcome in near),
+        *(("quick", UNRELATED, [half]) for half in HALVES),
+        ("standard", UNRELATED, HALVES),
+        *(("standard", outcome, ["tune"]) for outcome in near),
     ]
     return [job for group in groups for job in _asked(pairs, *group, limit) if job.budget in wanted]
 
 
 def _asked(
-    pairs: Sequence[Mapping[str, str]], budget: Budget, outcome: str, half: str, limit: int | None
+    pairs: Sequence[Mapping[str, str]], budget: Budget, outcome: str, of: Sequence[str], limit: int | None
 ) -> Iterator[Job]:
     """With `standard` comes `full`, of what is demanded there alone: everything else was answered by less.
 
     One after the other, for what is seen through a disguise serves both.
     """
-    group = [pair for pair in pairs if (pair["outcome"], pair["half"]) == (outcome, half)]
+    group = [pair for pair in pairs if pair["outcome"] == outcome and pair["half"] in of]
     if budget == "quick":
         plain = (pair for pair in group if not is_made(pair["b"]))  # they are there for their kinds, told at `standard`
         yield from (Job(budget, pair) for pair in islice(plain, limit))
         return
     most = {UNRELATED: STRANGERS, "siblings": KIN, "shared-init": KIN}.get(outcome, len(group))
-    group.sort(key=lambda pair: not pair["expected"])  # before those that were derived further
+    group.sort(key=lambda pair: (HALVES.index(pair["half"]), not pair["expected"]))  # chains after single steps
     for pair in islice(group, most if limit is None else min(most, limit)):
         yield Job("standard", pair)
         if pair["demand"] == "full":

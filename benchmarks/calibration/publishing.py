@@ -115,8 +115,8 @@ def _cleared(results: Sequence[Result]) -> str:
     hidden = sum(result.disguised for result in cleared)
     return (
         f"**Relatives cleared:** {len(cleared):,} comparisons of a model with its descendant ended with `unrelated`, "
-        f"{hidden:,} of them of a deliberately disguised one. The sentence of that verdict ends “unless it was "
-        "deliberately disguised”."
+        f"{hidden:,} of them of a deliberately disguised one. Where disguises were not looked for, that verdict ends "
+        "“unless it was deliberately disguised”."
     )
 
 

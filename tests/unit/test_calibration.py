@@ -7,6 +7,8 @@ import json
 import math
 import shutil
 from collections import Counter
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +26,7 @@ from benchmarks.calibration.results import (
     Result,
     columns,
     growing_rows,
+    map_of,
     parsed,
     publish_rows,
     published_rows,
@@ -33,6 +36,8 @@ from benchmarks.calibration.results import (
 from scipy.stats import chisquare, pearsonr, t
 
 from modelkin import demo
+from modelkin.architectures import identify
+from modelkin.inspection import open_model
 from modelkin.records import Role
 
 
@@ -155,19 +160,23 @@ def test_the_printed_bound_is_the_one_without_a_miss() -> None:
 
 
 def test_every_surprise_has_its_reason() -> None:
+    told = {"verdict": "related", "expected": "component-reuse", "named": ("fine-tune",)}
+    part = Result("a", "b", "standard", "descendant", ("component-reuse",), "x", **told)  # type: ignore[arg-type]
     wrong = {
         "FALSE ACCUSATION": stranger(0, verdict="related"),
         "missed: demanded at this budget": child(0, verdict="undecided", log10_p=None),
         "found, but with less certainty than demanded": child(0, log10_p=-8.0),
         "demanded, but could not be compared": child(0, verdict="", nothing="other widths"),
         "called unrelated, and is not": child(0, demand="", verdict="unrelated"),
-        "named otherwise than component-reuse": child(0, expected="component-reuse", named=("undetermined",)),
+        "named otherwise than component-reuse": part,
     }
     assert {why: detection.surprise(result) for why, result in wrong.items()} == {why: why for why in wrong}
     hidden = Result("a", "b", "standard", "descendant", ("obfuscated",), "obfuscated (masked)", verdict="unrelated")
     assert detection.surprise(hidden) == "called unrelated: disguised"
-    fine = [stranger(0), child(0), child(0, expected="depth-prune", named=("depth-prune",)), child(0, log10_p=None)]
-    assert [detection.surprise(result) for result in fine] == [""] * 4
+    shorter = replace(part, expected="depth-prune", named=("depth-prune", "fine-tune"))
+    moved = replace(part, expected="fine-tune", named=("continued-pretraining",))  # the same, done more or less
+    fine = [stranger(0), child(0), shorter, moved, replace(part, budget="quick"), child(0, log10_p=None)]
+    assert [detection.surprise(result) for result in fine] == [""] * 6
 
 
 def test_what_is_demanded_at_full_is_not_missed_before() -> None:
@@ -295,10 +304,10 @@ def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
     pytest.importorskip("zoo.lineage", reason="the zoo is not part of the package")
     from benchmarks.calibration import running
 
-    for name in ("dune", "grove"):
-        shutil.copytree(demo.HERE / "models" / name, tmp_path / "models" / name)
+    for name, called in (("dune", "one"), ("grove", "second")):  # of names that are in the half without made children
+        shutil.copytree(demo.HERE / "models" / name, tmp_path / "models" / called)
         truth = {"kind": "unrelated", "parents": [], "seed": ord(name[0])}
-        (tmp_path / "models" / name / "truth.json").write_text(json.dumps(truth))
+        (tmp_path / "models" / called / "truth.json").write_text(json.dumps(truth))
     out = tmp_path / "out"
     assert running.run(tmp_path / "models", out, 1, ["quick", "standard"], None) == 2
     whole = (out / GROWING).read_text()
@@ -320,13 +329,51 @@ def test_pairs_are_told_what_is_demanded_of_them() -> None:
         found = described(pair)
         return found["label"], found["demand"], found["expected"]
 
-    assert told("twin-00", "sft.twin-00", "fine-tune") == ("fine-tune (sft)", "quick", "")
+    assert told("twin-00", "sft.twin-00", "fine-tune") == ("fine-tune (sft)", "quick", "fine-tune")
     assert told("twin-00", "layer.twin-00", "component-reuse") == ("component-reuse (layer)", "full", "component-reuse")
     assert told("twin-09", "decoy-10.twin-00", "merge") == ("merge (decoy-10, the decoy)", "", "")
     assert told("twin-09", "decoy-30.twin-00", "merge")[1] == "quick"
     assert told("twin-09", "grafted-layer.twin-00", "fine-tune")[1] == ""
     assert told("twin-00", "seed-prose.twin-00", "shared-init", "shared-init")[2] == "shared-init"
     assert told("twin-00", "masked.sft.twin-00", "fine-tune obfuscated") == ("fine-tune → obfuscated", "", "")
+
+
+def test_made_children_have_the_layers_that_are_told(tmp_path: Path) -> None:
+    made = pytest.importorskip("benchmarks.calibration.made", reason="the zoo is not part of the package")
+    known = {"dune": {"kind": "unrelated", "shape": {"class": "dense", "layers": 6}}}
+    pairs = made.made_pairs(known, {"dune": "test"})
+    assert {pair["kinds"] for pair in pairs} >= {"identical", "re-encoded", "depth-upscale", "width-prune"}
+    assert made.made_pairs(known, {"dune": "tune"}) == []
+    base = gains_of(demo.HERE / "models" / "dune")
+    for pair in pairs:
+        made.make(pair["b"], demo.HERE / "models", tmp_path / pair["b"])
+        child, told = gains_of(tmp_path / pair["b"]), map_of(pair["true_map"])
+        assert [layer for layer, _ in told] == [str(number) for number in range(len(child))]
+        if pair["kinds"] != "width-prune":
+            assert all(np.array_equal(child[int(new)], base[int(old)]) for new, old in told)
+
+
+def gains_of(folder: Path) -> list[np.ndarray]:
+    """The gains at the entry of every layer."""
+    with closing(open_model(str(folder))) as checkpoint:
+        anatomy = identify(checkpoint)
+        return [anatomy.read(slot) for slot in anatomy.of(Role.INPUT_NORM)]
+
+
+def test_what_matters_most_is_compared_first() -> None:
+    pairs = pytest.importorskip("benchmarks.calibration.pairs", reason="the zoo is not part of the package")
+    shape = {"hidden": 8, "layers": 2, "class": "moe", "experts": 2, "neurons": 4}
+    alone = {f"m{i}": {"kind": "unrelated", "parents": [], "seed": i, "shape": shape} for i in range(6)}
+    sons = {f"layer.m{i}": {"kind": "component-reuse", "parents": [f"m{i}"], "shape": shape} for i in range(6)}
+    found = pairs.jobs(alone | sons, ["quick", "standard", "full"])
+    halves = [job.pair["half"] for job in found if job.budget == "standard" and job.pair["outcome"] == "unrelated"]
+    assert halves == sorted(halves, key=pairs.HALVES.index)
+    full = [place for place, job in enumerate(found) if job.budget == "full"]
+    assert len(full) == 6
+    assert all((found[i - 1].budget, found[i - 1].pair) == ("standard", found[i].pair) for i in full)
+    assert len({job.key for job in found}) == len(found)
+    few = pairs.jobs(alone | sons, ["standard"], 1)
+    assert [job.pair["outcome"] for job in few].count("unrelated") == 1
 
 
 def test_renumbered_copies_of_a_model_are_strangers_to_it() -> None:

@@ -156,6 +156,8 @@ def test_paths_and_stars() -> None:
     assert shape(one, two, three) == "star"
     last = one + rng.normal(size=root.shape)
     assert shape(root, one, last) == "b between"
+    near = root + 0.1 * rng.normal(size=root.shape)
+    assert shape(root, near, two) == "a between"  # however much farther the third went
 
 
 def test_a_star_has_no_direction() -> None:
