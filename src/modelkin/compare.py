@@ -56,6 +56,7 @@ from modelkin.records import (
     Verdict,
 )
 from modelkin.records.comparison import sealed
+from modelkin.sampling.budget import Room
 from modelkin.sampling.noting import Noted, noted
 from modelkin.sampling.readings import Floats, Readings, bytes_of, digests, keep, portrait, read
 from modelkin.sources import ReadOptions
@@ -190,6 +191,7 @@ def compare_pair(
 ) -> Comparison:
     """The same for two models that are open already."""
     arrays: tuple[Arrays, Arrays] = ({}, {})
+    room = Room.of(pair.a, pair.b, limited=pair.budget != "full")
     found = _ask_stages(pair, QUICK_STAGES, arrays, progress)
     quick = _sides(pair, (dict(arrays[0]), dict(arrays[1])))
     kept = keep(*quick)
@@ -207,16 +209,16 @@ def compare_pair(
     if pair.budget != "quick" and not same:
         found.insert(1, compare_tensors(pair, *_sides(pair, arrays), journal, progress))
         tokenizers = tokenizers_of(pair)
-    _something_asked(pair, found)
     if pair.budget != "quick" and not same:
         found += [rearranged(*_sides(pair, arrays)), compared_parts(pair, found, _roles_read(arrays, reads))]
     late = noted(pair.a), noted(pair.b)
     lengthy = Pair(*late, pair.seed, pair.budget)
-    seen = unmask(lengthy, found, progress) if pair.budget != "quick" and not same else Unmasked()
+    seen = unmask(lengthy, found, room, progress) if pair.budget != "quick" and not same else Unmasked()
     found += [] if seen.answer is None else [seen.answer]
+    _something_asked(pair, found)
     answers = adjusted(found)
     parties = [party(anatomy, pair.budget) for anatomy in (pair.a, pair.b)]
-    verdict, relation = _judged(lengthy, answers, seen, candidates, progress)
+    verdict, relation = _judged(lengthy, answers, seen, candidates, room, progress)
     made = Comparison(
         modelkin=__version__,
         policy=POLICY,
@@ -241,12 +243,12 @@ def compare_pair(
 
 
 def _judged(
-    pair: Pair, answers: tuple[Answer, ...], seen: Unmasked, candidates: Further, progress: Progress
+    pair: Pair, answers: tuple[Answer, ...], seen: Unmasked, candidates: Further, room: Room, progress: Progress
 ) -> tuple[Verdict, Relation | None]:
     """The verdict, and once that is `related` what the whole of both models says to it."""
     depths = tuple(len(anatomy.layers) or None for anatomy in (pair.a, pair.b))
     verdict = judge(answers, depths=(depths[0], depths[1]), budget=pair.budget, alignment=seen.told)
-    relation = descent(pair, verdict, seen.alignment, candidates, progress)
+    relation = descent(pair, verdict, seen.alignment, candidates, room, progress)
     if relation is None:
         return verdict, None
     told = judge(answers, depths=(depths[0], depths[1]), budget=pair.budget, alignment=seen.told, relation=relation)

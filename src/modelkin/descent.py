@@ -11,15 +11,20 @@ from modelkin.records import Relation, Verdict
 from modelkin.relation.reading import Weights
 from modelkin.relation.relating import Inquiry, relate
 from modelkin.relation.tokens import shared_tokens
-from modelkin.sampling.budget import bytes_left, whole
+from modelkin.sampling.budget import Room, whole
 from modelkin.sources.protocol import Progress
 
 
 def descent(
-    pair: Pair, verdict: Verdict, alignment: Alignment | None, candidates: Sequence[Anatomy], progress: Progress
+    pair: Pair,
+    verdict: Verdict,
+    alignment: Alignment | None,
+    candidates: Sequence[Anatomy],
+    room: Room,
+    progress: Progress,
 ) -> Relation | None:
     """From all tensors of both; None where that is more than the budget allows, or where there is nothing to ask."""
-    if not is_asked(pair, verdict):
+    if not is_asked(pair, verdict, room):
         return None
     b: Weights = pair.b
     layers = verdict.layer_map
@@ -38,10 +43,10 @@ def descent(
     return relate(pair.a, b, inquiry, progress)
 
 
-def is_asked(pair: Pair, verdict: Verdict) -> bool:
+def is_asked(pair: Pair, verdict: Verdict, room: Room) -> bool:
     """Of related pairs that are not the same, if all of both fits into the budget."""
     if verdict.outcome != "related" or pair.budget == "quick":
         return False
     if any(share.kind == "identical" for share in verdict.kinds):
         return False
-    return pair.budget == "full" or all(whole(anatomy) <= bytes_left(anatomy) for anatomy in (pair.a, pair.b))
+    return room.has((whole(pair.a), whole(pair.b)))

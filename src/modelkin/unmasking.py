@@ -11,7 +11,7 @@ from modelkin.alignment import Alignment, align, bytes_needed, disguises, summar
 from modelkin.questions import CannotAsk, Pair, unmasked
 from modelkin.questions.folded import folded_attention
 from modelkin.records import Answer, Json, NotEvidence, Unanswered
-from modelkin.sampling.budget import bytes_left
+from modelkin.sampling.budget import Room
 from modelkin.sources.protocol import Progress
 from modelkin.verdict.policy import SETS_NEEDED, tally
 
@@ -35,12 +35,15 @@ class Unmasked:
         return summary(self.alignment) | {"undone": list(disguises(self.alignment))}
 
 
-def unmask(pair: Pair, found: Sequence[Answer], progress: Progress) -> Unmasked:
-    """`found`: the answers so far. At `standard` only if it fits into what that may read."""
-    if len(tally(found).sets) >= SETS_NEEDED:
+def unmask(pair: Pair, found: Sequence[Answer], room: Room, progress: Progress) -> Unmasked:
+    """`found`: the answers so far. Where all that was asked agrees in its place, nothing was rearranged."""
+    seen = tally(found)
+    if len(seen.sets) >= SETS_NEEDED and not seen.quiet_sets:
         return Unmasked(Unanswered(unmasked.ID, IN_PLACE))
-    if pair.budget != "full" and (reason := too_much(pair)):
-        return Unmasked(Unanswered(unmasked.ID, reason))
+    needed = bytes_needed(pair.a, pair.b)
+    if not room.has(needed):
+        sizes = " and ".join(f"{size / 1e6:,.0f} MB of {who}" for size, who in zip(needed, "AB", strict=True))
+        return Unmasked(Unanswered(unmasked.ID, f"it would read {sizes}; --budget full does"))
     progress("looking through disguises", 0, 0)
     rng = np.random.default_rng([pair.seed, STAGE])
     alignment = align(pair.a, pair.b, rng, progress)
@@ -49,12 +52,3 @@ def unmask(pair: Pair, found: Sequence[Answer], progress: Progress) -> Unmasked:
         return Unmasked(unmasked.answer(alignment), alignment, beside)
     except CannotAsk as reason:
         return Unmasked(Unanswered(unmasked.ID, str(reason)), None, beside)
-
-
-def too_much(pair: Pair) -> str | None:
-    """Why it is not looked for at this budget; None if it is."""
-    needed = bytes_needed(pair.a, pair.b)
-    if all(size <= bytes_left(anatomy) for size, anatomy in zip(needed, (pair.a, pair.b), strict=True)):
-        return None
-    sizes = " and ".join(f"{size / 1e6:,.0f} MB of {who}" for size, who in zip(needed, "AB", strict=True))
-    return f"it would read {sizes}; --budget full does"

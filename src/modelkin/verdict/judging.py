@@ -60,7 +60,7 @@ def judge(
 def _by_table(found: Tally, depths: Depths, budget: str, identical: bool, alignment: Json) -> Verdict:
     if identical or _is_identical(found):
         return _related(found, words.IDENTICAL, ("identical",))
-    if found.is_recognised and (alignment.get("undone") or not found.rejecting) and len(found.sets) < SETS_NEEDED:
+    if found.is_recognised and (alignment.get("undone") or not found.rejecting):
         return _recognised(found, alignment)
     if found.tainted and len(found.sets) < SETS_NEEDED and found.byte_equal is None:
         return _undecided(found, words.TAINTED, words.tainted_reasons(found.tainted))
@@ -119,6 +119,8 @@ def _rows_without_constants(found: Tally, more: tuple[Kind, ...]) -> Verdict:
     A part it is where the rows have hardly changed, where whole layers have no partner in either model, or where other
     rows were asked and do not agree.
     """
+    if found.is_recognised and found.likeness >= NEARLY_SAME:
+        return _related(found, words.related(), more or ("undetermined",))  # gains were moved into the matrices
     if kept := _matched_in_part(found, more):
         return _related(found, words.some_layers(found, kept), ("component-reuse", *more))
     if _is_nearly_same(found):

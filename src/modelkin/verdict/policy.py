@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 import msgspec
 
@@ -97,7 +98,15 @@ class Tally:
     @property
     def is_recognised(self) -> bool:
         """Were neurons recognised beyond what unrelated models show, whatever was done to them?"""
-        return self.unmasked is not None and log10_adjusted(self.unmasked) <= math.log10(ALPHA_B)
+        if self.unmasked is None or self.tainted:
+            return False  # rows that a formula fills are alike in any order
+        return log10_adjusted(self.unmasked) <= math.log10(ALPHA_B)
+
+    @property
+    def likeness(self) -> float:
+        """The median cosine of recognised neurons, gains folded in."""
+        layers = () if self.unmasked is None else self.unmasked.per_layer
+        return median(finding.effect or 0.0 for finding in layers) if layers else 0.0
 
     @property
     def is_mostly_equal(self) -> bool:
