@@ -169,7 +169,9 @@ def _why_not_cleared(found: Tally, quick: bool) -> str | None:
 
 
 def _related(found: Tally, sentence: str, kinds: tuple[Kind, ...]) -> Verdict:
-    log10 = min((log10_adjusted(answer) for answer in found.rejecting), default=None)
+    # There is no chance in equal bytes, whatever the rows show too.
+    counted = () if "identical" in kinds else found.rejecting
+    log10 = min((log10_adjusted(answer) for answer in counted), default=None)
     bytes_too = (found.byte_equal,) if found.byte_equal is not None else ()
     more = (words.SIMILAR_KIND,) if "depth-prune" in kinds else ()
     return Verdict(

@@ -11,7 +11,7 @@ import msgspec
 from modelkin.records import Answer, Evidence, Unanswered
 from modelkin.stats.multiplicity import Budget
 
-POLICY = "2026-11c"
+POLICY = "2026-11d"
 ALPHA = 1e-6
 GAINS = "hidden-axes-by-gains"
 EMBEDDINGS = "hidden-axes-by-embeddings"
