@@ -16,7 +16,7 @@ settings.load_profile("modelkin")
 # huggingface_hub reads its settings when it is first imported, so they are made before anything else.
 _HOME = tempfile.mkdtemp(prefix="modelkin-tests-")
 os.environ |= {"HF_HOME": _HOME, "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
-for name in ("HF_TOKEN", "HF_ENDPOINT", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "HF_TOKEN_PATH"):
+for name in ("COLUMNS", "HF_TOKEN", "HF_ENDPOINT", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "HF_TOKEN_PATH"):
     os.environ.pop(name, None)
 
 

@@ -259,6 +259,31 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path: Pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["taken"]
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system that takes no files")
+def test_a_place_that_only_looks_writable_is_refused_before_the_work() -> None:
+    for option in ("--json", "--out"):
+        done = modelkin("compare", "no/model", "nor/this", option, "/proc/nope")
+        assert done.returncode == 2, done.stderr
+        assert "cannot be written" in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
+def test_a_full_disk_is_a_failure_and_no_wrong_usage(tmp_path: Path) -> None:
+    done = modelkin("inspect", str(write_files(tmp_path / "m", FILES)), "--json", "/dev/full")
+    assert done.returncode == 1
+    assert done.stderr == "modelkin: /dev/full: cannot be written: No space left on device\n"
+
+
+def test_a_plan_writes_nothing_and_says_so(tmp_path: Path) -> None:
+    folder = str(write_files(tmp_path / "m", FILES))
+    for option in ("--json", "--out"):
+        done = modelkin("compare", folder, folder, "--dry-run", option, str(tmp_path / "x"))
+        assert done.returncode == 2
+        assert "--dry-run prints a plan and writes nothing" in done.stderr
+    assert not (tmp_path / "x").exists()
+    assert modelkin("compare", folder, folder, "--dry-run").returncode == 0
+
+
 def test_a_folder_that_is_not_there_yet_is_made(tmp_path: Path) -> None:
     models = bundled()
     out = tmp_path / "new" / "folder"

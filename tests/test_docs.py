@@ -47,20 +47,14 @@ def printed_by(command: str) -> str:
 
 
 def shown_anew(shown: str, printed: str) -> str:
-    """The same lines as they are printed now. A line is known by its first three words, or else by the first; what is
-    gone is left out."""
-    lines, at = [], 0
-    now = printed.splitlines()
-    for line in shown.splitlines():
-        first = line.split()[:1]
-        places = [i for count in (3, 1) for i in range(at, len(now)) if now[i].split()[:count] == line.split()[:count]]
-        found = places[0] if places else None
-        if not first or first == ["…"]:
-            lines.append(line)
-        elif found is not None:
-            lines.append(now[found])
-            at = found + 1
-    return "".join(f"{line}\n" for line in lines)
+    """The same paragraphs as they are printed now, each known by the first three words; what is gone is left out."""
+    now = {tuple(part.split()[:3]): part for part in printed.strip().split("\n\n")}
+    anew = []
+    for part in re.split(r"(?m)(^…$|^$)", shown.strip()):
+        kept = now.get(tuple(part.split()[:3]), "") if part.strip(" \n…") else part.strip()
+        anew.append(kept)
+    lines = re.sub(r"\n{3,}", "\n\n", "\n".join(anew)).strip()
+    return re.sub(r"\n\n(…)\n\n", r"\n\1\n", lines + "\n")
 
 
 def rewrite(readme: Path) -> None:

@@ -96,8 +96,8 @@ HOUSE: dict[str, set[str]] = {
     },
     "report": {"errors", "records"},
     "tour": {"records", "sources", "compare", "demo"},
-    "console": {"errors", "sources", "report"},
     "options": {"errors", "sources"},
+    "console": {"sources", "report", "options"},
     "commands": {"errors", "records", "sources", "survey", "studies", "reference", "report", "console", "options"},
     "cli": {
         "errors",

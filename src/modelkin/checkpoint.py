@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from modelkin.errors import HeaderLies, NotFound, UnsupportedFormat
 from modelkin.formats import Layout, read_headers, settle
 from modelkin.formats.parts import Steps
-from modelkin.formats.reading import Rows, read_rows
+from modelkin.formats.reading import Rows, plan_read, read_rows
 from modelkin.formats.safetensors import LFS_POINTER
 from modelkin.records import Extent, TensorRef
 from modelkin.sources.protocol import Progress, Source, no_progress
@@ -61,6 +61,11 @@ class Checkpoint:
         seen as a matrix (prod(shape[:-1]), shape[-1]), as an array (n, shape[-1]).
         """
         return read_rows(self.source, self.layout, [(self._ref(name), rows) for name, rows in wanted], kind)
+
+    def transfer(self, wanted: Sequence[tuple[str, Rows]]) -> int:
+        """Bytes that `read_many` would read of the source at most; from a Hub, near ranges come with their gaps."""
+        plans = [plan_read(self.layout, self._ref(name), rows) for name, rows in wanted]
+        return self.source.transfer([extent for plan in plans for extent in plan.extents])
 
     def _ref(self, name: str) -> TensorRef:
         try:

@@ -148,6 +148,8 @@ def compare(
     from modelkin.console import progress_bar
 
     options = CompareOptions(budget, seed, read_options(how), candidates, control)
+    if dry_run and (json_to or out):
+        raise UsageError("--dry-run prints a plan and writes nothing", hint="leave out --json and --out, or --dry-run")
     if dry_run:
         for line in plan(a, b, options):
             click.echo(line)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from rich.console import Console, RenderableType
 
-from modelkin.errors import UsageError
+from modelkin.options import unwritable
 from modelkin.sources.protocol import NOTE, Progress
 
 TRUE = ("1", "true", "yes", "on")
@@ -42,7 +42,7 @@ def write(target: str, body: str) -> None:
         with open(target, "w", encoding="utf-8") as handle:
             handle.write(body)
     except OSError as error:
-        raise UsageError(f"cannot be written: {error.strerror}", where=target) from error
+        raise unwritable(error, target) from error
 
 
 @contextmanager

@@ -6,11 +6,14 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
 
-from modelkin.errors import UsageError
+from modelkin.errors import ModelkinError, UsageError
+
+FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -35,7 +38,12 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def _file_to_write(_context: click.Context, _option: click.Parameter, target: str | None) -> str | None:
     if target is not None and target != "-":
         path = Path(target)
-        _refuse(target, errno.EISDIR if path.is_dir() else _obstacle(path) if path.exists() else _closed(path.parent))
+        if path.is_dir():
+            raise unwritable(OSError(errno.EISDIR, os.strerror(errno.EISDIR)), target)
+        if not path.exists():
+            _try_in(path.parent, target)
+        elif not os.access(path, os.W_OK):
+            raise unwritable(OSError(errno.EACCES, os.strerror(errno.EACCES)), target)
     return target
 
 
@@ -43,24 +51,23 @@ def _folder_to_write(_context: click.Context, _option: click.Parameter, folder: 
     """A folder, or a path that can become one."""
     if folder is not None:
         there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-        _refuse(str(folder), _closed(there))
+        _try_in(there, str(folder))
     return folder
 
 
-def _closed(folder: Path) -> int | None:
-    """Why nothing can be put into a folder."""
-    if not folder.is_dir():
-        return errno.ENOTDIR if folder.exists() else errno.ENOENT
-    return _obstacle(folder, os.W_OK | os.X_OK)
+def _try_in(folder: Path, target: str) -> None:
+    """Make a folder there and take it away again: permissions alone do not tell, as /proc shows."""
+    try:
+        with TemporaryDirectory(prefix=".modelkin-", dir=folder):
+            pass
+    except OSError as error:
+        raise unwritable(error, target) from error
 
 
-def _obstacle(path: Path, wanted: int = os.W_OK) -> int | None:
-    return None if os.access(path, wanted) else errno.EACCES
-
-
-def _refuse(target: str, obstacle: int | None) -> None:
-    if obstacle is not None:
-        raise UsageError(f"cannot be written: {os.strerror(obstacle)}", where=target)
+def unwritable(error: OSError, target: str) -> ModelkinError:
+    """A place that cannot be written is the user's to mend, a disk that is full or broken a failure of its own."""
+    kind = ModelkinError if error.errno in FAILURES else UsageError
+    return kind(f"cannot be written: {error.strerror}", where=target)
 
 
 def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -81,9 +88,9 @@ def read_options(how: dict[str, Any]) -> Any:
 
 
 def written(out: Path, write_all: Callable[[], list[Path]]) -> None:
-    """Do the writing, and name the files; a folder that cannot be written is the user's to mend."""
+    """Do the writing, and name the files."""
     try:
         paths = write_all()
     except OSError as error:
-        raise UsageError(f"cannot be written: {error.strerror}", where=str(out)) from error
+        raise unwritable(error, str(out)) from error
     click.echo("".join(f"wrote {path}\n" for path in paths), err=True, nl=False)

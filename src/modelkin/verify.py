@@ -21,7 +21,7 @@ from modelkin.errors import ModelkinError, NotFound, NothingComparable, Unreadab
 from modelkin.questions import QUESTIONS, not_evidence
 from modelkin.questions.folded import MEASURE as FOLDED
 from modelkin.questions.identity import QUESTION as IDENTITY
-from modelkin.questions.identity import SAME_PLACE, Weights, rows_alike, same_files
+from modelkin.questions.identity import SAME_PLACE, Weights, contradicting_row, rows_alike, same_files
 from modelkin.records import (
     Answer,
     Beside,
@@ -162,6 +162,7 @@ def _offline(comparison: Comparison, rows: KeptRows) -> Iterator[Difference]:
     stored = {answer.question: answer for answer in comparison.answers}
     identity = _identity_again(comparison, stored.get(IDENTITY), rows_alike(a, b))
     yield from differences(f"answers.{IDENTITY}", stored.get(IDENTITY), identity)
+    yield from _contradicted(comparison, identity, a, b)
     for question in (question for question in QUESTIONS if question.stage in QUICK_STAGES):
         (again,) = adjusted([ask(question, a, b, comparison.seed)])
         if not _both_unanswered(stored.get(question.id), again):
@@ -198,12 +199,25 @@ def _portrayed(side: str, party: Party, portrait: Portrait) -> Iterator[Differen
         yield Difference(f"{side}.weights", repr(name), "no file of this name")
 
 
-def _identity_again(comparison: Comparison, stored: Answer | None, alike: bool) -> Answer:
+def _contradicted(comparison: Comparison, identity: Answer, a: Readings, b: Readings) -> Iterator[Difference]:
+    """Equal hashes stand for equal bytes, so that neither sizes nor kept rows can differ."""
+    sizes: dict[str, int] = {}
+    for fact in (fact for party in (comparison.a, comparison.b) for fact in party.files if fact.sha256):
+        known = sizes.setdefault(fact.sha256 or "", fact.size)
+        if known != fact.size:
+            yield Difference(f"files.{fact.name}.size", f"{known:,} and {fact.size:,} bytes", "one sha256 has one size")
+    if isinstance(identity, Evidence) and identity.effect == 1:
+        cut = contradicting_row(a, b)
+        if cut is not None:
+            yield Difference(f"answers.{IDENTITY}", identity.observed, f"the kept rows differ: {cut}")
+
+
+def _identity_again(comparison: Comparison, stored: Answer | None, alike: bool | None) -> Answer:
     """From the hashes of the files. That two paths led to one place is believed where nothing contradicts it."""
     a, b = _weights(comparison.a), _weights(comparison.b)
     claimed = isinstance(stored, Evidence) and SAME_PLACE in stored.assumptions
     same_sizes = [fact.size for fact in a] == [fact.size for fact in b]
-    return same_files(a, b, alike, one_place=claimed and alike and same_sizes)
+    return same_files(a, b, alike, one_place=claimed and alike is not False and same_sizes)
 
 
 def _weights(party: Party) -> Weights:

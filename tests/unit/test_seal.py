@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from modelkin.cli import main
 from modelkin.compare import CompareOptions, compare
 from modelkin.demo import bundled
 from modelkin.errors import ModelkinError
-from modelkin.questions.identity import SAME_PLACE
+from modelkin.questions.identity import SAME_PLACE, same_files
 from modelkin.records import Comparison, Evidence
 from modelkin.records.comparison import sealed
 from modelkin.report.files import to_json
@@ -120,3 +121,45 @@ def test_one_place_is_not_believed_where_rows_differ() -> None:
     whole = msgspec.structs.replace(whole, a=nameless[0], b=nameless[1])
     told = {difference.where for difference in verify(forged(whole, assumptions=(SAME_PLACE,)))}
     assert "answers.identity" in told
+
+
+def with_hashes_of_a(whole: Comparison, **fact: Any) -> Comparison:
+    """Every file of weights of b under the hash of that of a, with the answer, the verdict and the seal of that."""
+    (mine,) = (fact for fact in whole.a.files if fact.name in whole.a.weights)
+    files = tuple(
+        msgspec.structs.replace(one, sha256=mine.sha256, **fact) if one.name in whole.b.weights else one
+        for one in whole.b.files
+    )
+    b = msgspec.structs.replace(whole.b, files=files)
+    identity = same_files([mine], [one for one in files if one.name in b.weights], False)
+    answers = (identity, *(answer for answer in whole.answers if answer.question != "identity"))
+    verdict = judge(answers, depths=(whole.a.layers, b.layers), budget=whole.budget)
+    assert verdict.kinds[0].kind == "identical"
+    return sealed(msgspec.structs.replace(whole, b=b, answers=answers, verdict=verdict))
+
+
+@pytest.mark.parametrize("other", ["grove", "heath"])
+@pytest.mark.parametrize("budget", ["quick", "standard"])
+def test_equal_hashes_with_unlike_rows_contradict_each_other(other: str, budget: str) -> None:
+    told = {difference.where: difference for difference in verify(with_hashes_of_a(compared("dune", other, budget)))}
+    assert "the kept rows differ" in told["answers.identity"].recomputed
+
+
+def test_one_hash_has_one_size() -> None:
+    told = {difference.where for difference in verify(with_hashes_of_a(compared("dune", "heath"), size=7))}
+    assert "files.model.safetensors.size" in told
+
+
+def test_the_same_files_under_two_configs_contradict_nothing(tmp_path: Path) -> None:
+    """One config adds one to every gain, and the rows that were read differ, as they should."""
+    folders = []
+    for name, kind in (("a", "llama"), ("b", "gemma")):
+        folders.append(shutil.copytree(bundled()["dune"], tmp_path / name))
+        config = json.loads((folders[-1] / "config.json").read_text()) | {"model_type": kind}
+        config.pop("architectures", None)
+        (folders[-1] / "config.json").write_text(json.dumps(config))
+    whole = compare(str(folders[0]), str(folders[1]), CompareOptions("quick", reading=ReadOptions(cache=False)))
+    assert whole.rows is not None
+    assert whole.rows.portrait_a.gain_offset != whole.rows.portrait_b.gain_offset
+    assert [share.kind for share in whole.verdict.kinds] == ["identical"]
+    assert verify(whole) == ()

@@ -91,6 +91,12 @@ class Anatomy:
         _, distinct = _distinct(self.view(slot).request(rows, columns) for slot, rows, columns in asked)
         return sum(self._stored_bytes(*request) for request in distinct)
 
+    def transfer(self, wanted: Sequence[Wanted]) -> int:
+        """What `read_many` would read of the source, with the gaps between near ranges that a Hub sends along."""
+        asked = [_in_full(part) for part in wanted]
+        _, distinct = _distinct(self.view(slot).request(rows, columns) for slot, rows, columns in asked)
+        return self.checkpoint.transfer(distinct)
+
     def _stored_bytes(self, name: str, rows: slice | list[int] | None) -> int:
         ref = self.checkpoint.tensors[name]
         height = math.prod(ref.shape[:-1])

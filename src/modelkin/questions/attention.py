@@ -19,7 +19,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelkin.architectures import Anatomy
-from modelkin.questions.exchangeability import index_means_nothing, zeros, zeros_apart
+from modelkin.questions.exchangeability import (
+    follow_no_index,
+    index_means_nothing,
+    most_found,
+    traits_by_width,
+    zeros,
+    zeros_apart,
+)
 from modelkin.questions.experts import DOUBTED, finding, same_width
 from modelkin.questions.heads import View, read_layers, views
 from modelkin.questions.question import CannotAsk, Cuts, Pair, Question, weighed
@@ -283,9 +290,20 @@ def _counted(view: View, rng: np.random.Generator) -> Count:
     findings = tuple(finding(*rows, call) for rows, call in zip(view.sets, calls, strict=True))
     if not surprising:
         return Count(view, calls, findings, layers.significance)
-    beside = (zeros(left, right) for _, _, left, right in view.sets)
-    checks = (index_means_nothing(*sides, rng), *zeros_apart(beside))
+    checks = _checks(view, calls, sides, rng)
     return Count(view, calls, findings, layers.best if all(map(_repeats, sides)) else layers.significance, checks)
+
+
+def _checks(
+    view: View, calls: Sequence[RollCall], sides: tuple[list[Floats], list[Floats]], rng: np.random.Generator
+) -> tuple[Assumption, ...]:
+    found = most_found([call.fixed for call in calls])
+    followed = [[traits_by_width(side[i], view.width) for i in found] for side in sides]
+    return (
+        index_means_nothing(*sides, rng, view.places),
+        follow_no_index(followed[0], followed[1], rng),
+        *zeros_apart(zeros(left, right) for _, _, left, right in view.sets),
+    )
 
 
 def _failed(counts: Sequence[Count], best: Count) -> tuple[Assumption, ...]:

@@ -4,7 +4,7 @@ Neither names nor places matter, and a cast to another number format is seen thr
 nothing where the config determines them (positions, masks, rotary tables) or where they hold few different numbers
 (gains that are all one, biases that are all zero): such tensors are listed and never count. So a tensor counts with
 a thousand different numbers, a role that only training fills (or a name that no buffer has: see `stored_tensors`), and
-no smooth run of a formula. There is no p-value.
+no sign of a formula (see `formulas`). There is no p-value.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Sighting:
     """Everything that was looked at of b, by how many numbers each, and what of it was found in a.
 
     `in_place`: numbers that are the same to the byte and in their place. `parameters`: of the larger model. `whole`:
-    tensors were read to their end.
+    tensors were read to their end. `stored`: tensors of b from which those were sampled; 0 where all were meant.
     """
 
     looked_at: Mapping[Thing, int]
@@ -56,6 +56,11 @@ class Sighting:
     in_place: int
     parameters: int
     whole: bool
+    stored: int = 0
+
+    @property
+    def is_sample(self) -> bool:
+        return self.stored > len(self.looked_at)
 
 
 def equal_rows(a: Readings, b: Readings, parameters: int) -> Answer:
@@ -137,13 +142,14 @@ def answered(seen: Sighting) -> Evidence:
 
 def _observed(seen: Sighting, counting: Sequence[Copied], share: float) -> str:
     part = "" if seen.whole else " read in part"
+    part += f" (a sample of {seen.stored:,})" if seen.is_sample else ""
     if counting and seen.in_place == seen.parameters:
         return f"all {len(seen.looked_at)} tensors are in both to the byte"
     if not counting:
         return f"none of {len(seen.looked_at)} tensors{part} is in the other model"
     forms = sorted({copy.form for copy in counting if copy.form})
     how = f"number for number after rounding to {' and '.join(forms)}" if forms else "to the byte"
-    of = "parameters" if seen.whole else "numbers read"
+    of = "parameters" if seen.whole and not seen.is_sample else "numbers read"
     places = _places(counting)
     number = f"{len(counting)} of {len(seen.looked_at)} tensors{part} {'is' if len(counting) == 1 else 'are'}"
     return f"{number} in both {how}, {_percent(share)} of the {of}{places}"
@@ -205,5 +211,10 @@ def _remarks(seen: Sighting, counting: Sequence[Copied]) -> Iterable[Assumption]
     if elsewhere:
         number = "1 of the equal tensors stands" if elsewhere == 1 else f"{elsewhere} of the equal tensors stand"
         yield Assumption(f"{number} in another place, or under another name, in the other model")
+    if seen.is_sample:
+        yield Assumption(
+            f"{len(seen.looked_at):,} of {seen.stored:,} tensors were looked at, spread evenly over those whose shape "
+            "both models have; the rest is more than this budget reads, or of another shape"
+        )
     if counting and not seen.whole:
         yield Assumption("only parts of the tensors were read; what was not read may differ")

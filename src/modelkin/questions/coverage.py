@@ -51,6 +51,7 @@ NAMES: Mapping[Role, str] = {
     Role.DOWN: "what the MLP writes back (down)",
     Role.SHARED_DOWN: "what shared experts write back (down)",
 }
+NOTHING = "no part in a way that counts"
 LEAST_TOLD = 0.01  # of the parameters
 NULL = Null("what can be compared depends on shapes, storage and tokenizers, not on whether models are related")
 
@@ -80,8 +81,9 @@ def compared_parts(pair: Pair, answers: Sequence[Answer], roles_read: Collection
     shares = [_share(part, sizes, part in seen) for part in (*ASKED_ABOUT, OTHER)]
     shares = [share for share in shares if share.parameters]
     covered = min(_covered(side, seen) for side in sizes)
-    matrices = min(_covered(side, seen, roles_read) for side in sizes)
-    named = ", ".join(share.part for share in shares if share.compared) or "none"
+    read = min(_covered(side, (*ASKED_ABOUT, OTHER), roles_read) for side in sizes)
+    named = ", ".join(share.part for share in shares if share.compared)
+    parts = f"parts that hold {_percent(covered)} of the parameters ({named})" if named else NOTHING
     return Evidence(
         question=ID,
         index_set="none",
@@ -92,8 +94,7 @@ def compared_parts(pair: Pair, answers: Sequence[Answer], roles_read: Collection
         null=NULL,
         n=sum(share.parameters for share in shares),
         effect=None,
-        observed=f"rows of parts that hold {_percent(covered)} of the parameters ({named}), of matrices that hold "
-        f"{_percent(matrices)}",
+        observed=f"{parts}; rows were read of matrices that hold {_percent(read)} of the parameters",
         strangers="the same",
         per_layer=tuple(
             LayerFinding(share.part, share.part, float(share.compared), share.parameters, None, share.share)
@@ -156,4 +157,7 @@ def _why(part: str, answers: Sequence[Answer]) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+    """Little is not nothing, and nearly all is not all."""
+    if 0 < share < 0.005:
+        return "under 1 %"
+    return "over 99 %" if 0.995 <= share < 1 else f"{100 * share:.0f} %"

@@ -7,7 +7,7 @@ different numbers it holds, and whether it looks like a formula.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -16,6 +16,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from modelkin.questions.formulas import is_formula, unfolded
+
 FORMATS: dict[str, np.dtype[Any]] = {
     "F32": np.dtype(np.float32),
     "F16": np.dtype(np.float16),
@@ -23,8 +25,6 @@ FORMATS: dict[str, np.dtype[Any]] = {
 }  # from fine to coarse, by the bits of the fraction
 ENOUGH_VALUES = 1000  # different numbers that a tensor must hold for its equality to say something
 COUNTED_AT_ONCE = 1 << 16
-SMOOTH, SMOOTH_SHARE = 0.9, 0.25
-LOOKED_AT = 256, 2048  # rows and columns that show whether a table is smooth
 
 Floats = NDArray[np.float32]
 
@@ -62,26 +62,6 @@ def _widened(small: NDArray[Any]) -> Floats:
         return small.astype(np.float32)
 
 
-def is_table(array: Floats) -> bool:
-    """Does a matrix run smoothly along one of its axes, as sinusoids and rotary tables do? Trained ones do not."""
-    if array.ndim != 2:
-        return False
-    some = array[: LOOKED_AT[0], : LOOKED_AT[1]]
-    part = np.where(np.isfinite(some), some, 0).astype(np.float64)
-    return max(_smooth_share(part), _smooth_share(part.T)) > SMOOTH_SHARE
-
-
-def _smooth_share(matrix: NDArray[np.float64]) -> float:
-    """Columns whose neighbouring entries correlate almost fully."""
-    if len(matrix) < 8:
-        return 0.0
-    upper, lower = matrix[:-1] - matrix[:-1].mean(axis=0), matrix[1:] - matrix[1:].mean(axis=0)
-    size = np.sqrt((upper**2).sum(axis=0) * (lower**2).sum(axis=0))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        likeness = np.where(size > 0, (upper * lower).sum(axis=0) / size, 0.0)
-    return float(np.mean(np.abs(likeness) > SMOOTH))
-
-
 class Fingerprint(msgspec.Struct, frozen=True):
     """A tensor that was read: sha256 of its numbers in each format, and whether equal ones say anything."""
 
@@ -90,20 +70,24 @@ class Fingerprint(msgspec.Struct, frozen=True):
 
 
 class TensorDigest:
-    """Fed with the rows of a tensor in order, in any blocks; holds a few thousand numbers, whatever its size."""
+    """Fed with the rows of a tensor in order, in any blocks; holds a few thousand numbers, whatever its size.
 
-    def __init__(self, forms: Collection[str]) -> None:
+    `shape`: that of the whole tensor, where the rows that come are those of more than two axes.
+    """
+
+    def __init__(self, forms: Collection[str], shape: Sequence[int] = ()) -> None:
         self.forms = tuple(forms)
+        self._shape = tuple(shape)
         self._hashes = {form: sha256() for form in forms}
         self._coarsest = max(forms, key=list(FORMATS).index)
         self._values: NDArray[np.float32] = np.empty(0, np.float32)
-        self._table: bool | None = None
+        self._formula: bool | None = None
 
     def update(self, block: Floats) -> None:
         for form, digest in self._hashes.items():
             digest.update(rounded(block, form).tobytes())
-        if self._table is None:
-            self._table = is_table(block)
+        if self._formula is None:
+            self._formula = is_formula(unfolded(block, self._shape or block.shape))
         if self._values.size < ENOUGH_VALUES:
             some = _widened(rounded(block.reshape(-1)[:COUNTED_AT_ONCE], self._coarsest))
             self._values = np.unique(np.concatenate([self._values, some]))[:ENOUGH_VALUES]
@@ -117,4 +101,4 @@ class TensorDigest:
     @property
     def says_something(self) -> bool:
         """Enough different numbers, and no formula. Of large blocks only the start is counted: fewer, never more."""
-        return self._values.size >= ENOUGH_VALUES and not self._table
+        return self._values.size >= ENOUGH_VALUES and not self._formula

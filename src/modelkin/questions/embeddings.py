@@ -3,6 +3,10 @@
 Tokens keep their names and are not permuted; only the hidden axes of one model are. So it does not matter that the
 rows of frequent tokens look alike everywhere, nor that the same text shaped both. Where neither model ties its head to
 its embedding, the head has a row for every token too: one permutation serves both, so they make one call.
+
+A table that a formula makes of the numbers of tokens pins the axes. It is noticed where it orders the axes (waves, or a
+few that are large), and where many axes hold but two numbers, as a code does. Trained on, a table that orders nothing
+(a hash, one-hot codes, vectors published by a third) looks like what training made of noise.
 """
 
 from __future__ import annotations
@@ -27,9 +31,11 @@ from modelkin.stats import hidden_axes
 ID = "hidden-axes-by-embeddings"
 TOKENS = {"quick": 64, "standard": 256, "full": 1024}
 FEWEST_TOKENS = 32
+MOST_CODES = 2  # axes that hold two numbers in both models, and are still taken for an accident
 STANDARD_BYTES = 4_200_000  # of the 64 MB a model that all questions together may read
 FEWER = (192, 128, 96, 64)  # tokens, where rows are dear; with fewer, embeddings alone
 ALONE = (128, 96, 64, 48, FEWEST_TOKENS)
+NO_TABLE = "no table that is the same for everybody fills the embeddings, such as vectors that a third published"
 PARTS = {Role.EMBEDDING: "embedding", Role.HEAD: "head"}
 ONE_STREAM = ("", "decoder")  # stacks whose hidden axes are those that the head reads
 
@@ -84,6 +90,7 @@ def answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
     if call.n < FEWEST_AXES:
         raise CannotAsk(f"only {call.n} hidden axes can be told apart by their embeddings")
     assumptions = (
+        Assumption(NO_TABLE),
         *hidden_assumptions(a.portrait, b.portrait, left, right, rng),
         *zeros_apart(zeros(part.a.T, part.b.T) for part in parts),
         *(remark for part in parts for remark in _remarks(part)),
@@ -177,6 +184,13 @@ def _alive(rows: Floats) -> NDArray[np.bool_]:
     return np.asarray(np.ptp(numbers, axis=1) > 0, dtype=np.bool_)
 
 
+def _two_valued(rows: Floats) -> NDArray[np.bool_]:
+    """Axes that hold two different numbers among all tokens, each of them several times.  (tokens, d) -> (d,)."""
+    least, most = rows.min(axis=0), rows.max(axis=0)
+    low, high = np.count_nonzero(rows == least, axis=0), np.count_nonzero(rows == most, axis=0)
+    return np.asarray((low + high == len(rows)) & (low > 1) & (high > 1), dtype=np.bool_)
+
+
 def _centred(rows: Floats) -> NDArray[np.float64]:
     """Over tokens: what every token has in common says which axes are large, not what they mean."""
     double = rows.astype(np.float64)
@@ -194,6 +208,11 @@ def _told(parts: Sequence[Tokens]) -> str:
 def _remarks(tokens: Tokens) -> list[Assumption]:
     found, name = [], PARTS[tokens.part]
     rows = "rows" if tokens.part is Role.EMBEDDING else f"rows of the {name}"
+    codes = int(np.count_nonzero(_two_valued(tokens.a) & _two_valued(tokens.b)))
+    if codes:
+        told = f"{codes} of {tokens.a.shape[1]} axes hold but two numbers in both models; trained ones: none"
+        text = f"the {name} is no code ({told})"
+        found.append(Assumption(text, codes <= MOST_CODES))
     if tokens.equal:
         how = "left out" if tokens.without_equal else f"too many to be left out: the {name} itself was taken over"
         found.append(Assumption(f"{tokens.equal} of {tokens.read} {rows} are bit-equal, {how}"))

@@ -35,11 +35,20 @@ import msgspec
 import numpy as np
 
 from modelkin.architectures import Anatomy
-from modelkin.questions.exchangeability import in_no_order, index_means_nothing, zeros_apart
+from modelkin.questions.exchangeability import (
+    DOUBTED,
+    follow_no_index,
+    in_no_order,
+    index_means_nothing,
+    most_found,
+    zeros_apart,
+)
 from modelkin.questions.experts import ALIKE, repeated
 from modelkin.questions.neuron_stream import (
     BLOCK,
     GROUP_NUMBERS,
+    SHARED_ROLES,
+    WRITERS,
     Calls,
     LayerCalls,
     Matrices,
@@ -52,12 +61,13 @@ from modelkin.questions.neuron_stream import (
 from modelkin.questions.question import CannotAsk, Pair, weighed
 from modelkin.records import Assumption, Evidence, LayerFinding, Role, Significance, Slot
 from modelkin.sampling.facing import facing
-from modelkin.stats import better_of, surest_fixed_points, total_fixed_points
+from modelkin.stats import Traits, better_of, likeness_of, surest_fixed_points, total_fixed_points
+from modelkin.stats.arrays import unit_rows
+from modelkin.stats.assignment import answerable
 
 ID = "every-neuron"
 FEWEST_NEURONS = 8
 WAYS = 3  # of looking: all facing layers together, the best of them, the best that the layer map chose
-DOUBTED = -3.0  # log10 of the p from which it is worth asking whether layers are copies of each other
 LOCATED = -6.0  # log10 p of a layer alone, paid for all layers, from which it is named
 MOST_NAMED = 4
 MOST_CHECKED = 12  # layers
@@ -93,9 +103,7 @@ def bytes_of(pair: Pair, task: Task) -> tuple[int, int]:
 Sets = dict[str, dict[int | None, dict[Role, Slot]]]  # by layer, then by expert (None: dense; -1: shared)
 SHARED = -1
 PARTS = {Role.GATE: "gate", Role.UP: "up", Role.SHARED_GATE: "gate", Role.SHARED_UP: "up"}
-WRITERS = {Role.DOWN: "down", Role.SHARED_DOWN: "down"}  # their columns are the neurons
 NAMES = PARTS | WRITERS
-SHARED_ROLES = (Role.SHARED_GATE, Role.SHARED_UP, Role.SHARED_DOWN)
 TOGETHER = "all experts"
 
 
@@ -187,7 +195,7 @@ def answer(layers: Sequence[LayerCalls], layers_of_b: int, rng: np.random.Genera
         ID,
         "neurons",
         judged,
-        (_unsorted(facing_ones, rng), *_renumbered(facing_ones, rng), *_remarks(layers, apart)),
+        (_unsorted(facing_ones, rng), *_renumbered(facing_ones, layers, judged, rng), *_remarks(layers, apart)),
         statistic=float(best.fixed),
         n=best.n,
         effect=float(np.median(effects)) if effects else None,
@@ -340,10 +348,28 @@ def _sketch(side: Side) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
     return np.frombuffer(side.sketch, np.float16).reshape(-1, side.width).astype(np.float32)
 
 
-def _renumbered(layers: Sequence[LayerCalls], rng: np.random.Generator) -> Iterator[Assumption]:
+def _renumbered(
+    layers: Sequence[LayerCalls], all_layers: Sequence[LayerCalls], judged: Significance, rng: np.random.Generator
+) -> Iterator[Assumption]:
     a, b = ({layer.names[i]: _sketch((layer.a, layer.b)[i]) for layer in layers} for i in (0, 1))
     yield index_means_nothing(list(a.values()), list(b.values()), rng)
+    if judged.log10_pvalue <= DOUBTED:
+        found = most_found([max((sum(calls.fixed) for calls in layer.calls), default=0) for layer in all_layers])
+        sides = [[it for i in found for it in _traits((all_layers[i].a, all_layers[i].b)[side])] for side in (0, 1)]
+        yield follow_no_index(sides[0], sides[1], rng)
     yield from zeros_apart(calls.zeros for layer in layers for calls in layer.calls)
+
+
+def _traits(side: Side) -> Iterator[Traits]:
+    """Of every set of neurons whose places were kept; how alike its rows are where the sketch holds them."""
+    units = unit_rows(_sketch(side).astype(np.float64))
+    clear = answerable(units, units, "inner")
+    for i, places in enumerate(side.places):
+        if i:
+            yield Traits(places.array, np.zeros((2, places.rows, places.rows)))
+        else:
+            kept = np.flatnonzero(clear[: places.rows])
+            yield Traits(places.array[:, :, kept], likeness_of(units[kept]))
 
 
 def _unsorted(layers: Sequence[LayerCalls], rng: np.random.Generator) -> Assumption:

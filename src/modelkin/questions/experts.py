@@ -11,12 +11,19 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from modelkin.architectures import Anatomy
+from modelkin.questions.exchangeability import (
+    follow_no_index,
+    index_means_nothing,
+    most_found,
+    zeros,
+    zeros_apart,
+)
 from modelkin.questions.layers import bytes_of
 from modelkin.questions.question import CannotAsk, Cuts, Pair, Question, weighed
 from modelkin.records import Assumption, Cut, Evidence, LayerFinding, Role, Slot
 from modelkin.sampling.facing import Facing, facing
 from modelkin.sampling.readings import Floats, Readings
-from modelkin.stats import RollCall, over_layers, roll_call
+from modelkin.stats import RollCall, over_layers, roll_call, traits
 from modelkin.stats.arrays import unit_rows
 
 Set = tuple[str, str, Floats, Floats]  # layer of a, layer of b, rows of each
@@ -87,17 +94,29 @@ def counted(question: Question, sets: Sequence[Set], what: str, rng: np.random.G
     first_a, first_b = {a: left for a, _, left, _ in sets[::-1]}, {b: right for _, b, _, right in sets[::-1]}
     if significance.log10_pvalue <= DOUBTED and repeated(first_a) and repeated(first_b):
         significance = layers.best
+    checks = _checks(sets, calls, rng) if significance.log10_pvalue <= DOUBTED else ()
     asked = [finding.effect for finding in findings if finding.n and finding.effect is not None]
     count = sum(call.n > 0 for call in calls)
     return weighed(
         question.id,
         question.index_set,
         significance,
-        (Assumption(question.null),),
+        (Assumption(question.null), *checks),
         effect=float(np.median(asked)),
         observed=f"{layers.fixed} of {layers.n} {what}s chose their own",
         strangers=f"{count} of {layers.n}, one of every set of {layers.n / count:.0f}",
         per_layer=tuple(findings),
+    )
+
+
+def _checks(sets: Sequence[Set], calls: Sequence[RollCall], rng: np.random.Generator) -> tuple[Assumption, ...]:
+    """That the rows may be renumbered, asked where so many found themselves."""
+    a, b = [left for _, _, left, _ in sets], [right for _, _, _, right in sets]
+    found = most_found([call.fixed for call in calls])
+    return (
+        index_means_nothing(a, b, rng),
+        follow_no_index([traits([a[i]]) for i in found], [traits([b[i]]) for i in found], rng),
+        *zeros_apart(zeros(left, right) for _, _, left, right in sets),
     )
 
 

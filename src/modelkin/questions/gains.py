@@ -130,7 +130,7 @@ def hidden_assumptions(
 
 def _unordered(who: str, vectors: ArrayLike, rng: np.random.Generator) -> Assumption:
     found = hidden_autocorrelation(evenly(list(np.asarray(vectors)), CHECK_VECTORS), rng, CHECK_DRAWS)
-    text = f"{who}: neighbouring hidden axes are not alike (lag-1 rank autocorrelation {found.statistic:.3f}"
+    text = f"{who}: hidden axes stand in any order (largest rank autocorrelation at several lags {found.statistic:.3f}"
     return Assumption(f"{text}, p = {found.pvalue:.2g})", found.pvalue >= ALARM)
 
 

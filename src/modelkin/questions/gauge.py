@@ -101,8 +101,8 @@ def _gains(a: Readings, b: Readings) -> Sign | None:
         value=apart,
         n=len(pairs),
         seen=apart <= SAME_NUMBERS and in_place < IN_PLACE,
-        observed=f"sorted norm gains lie {apart:.2f} times as far apart as two draws of one law",
-        strangers="0.6 times or more",
+        observed=f"norm gains sorted by size: distance {apart:.2f} (a renumbered copy: near 0)",
+        strangers="norm gains: distance 0.6 or more",
     )
 
 
@@ -118,8 +118,8 @@ def _angles(a: Readings, b: Readings) -> Sign | None:
         value=angles,
         n=len(left),
         seen=angles >= SAME_ANGLES and float(np.median(alike)) < IN_PLACE,
-        observed=f"angles between {len(left)} shared tokens correlate by {angles:.3f}",
-        strangers="by 0.5 or less",
+        observed=f"angles between {len(left):,} shared tokens: agreement {angles:.2f} (a rotated copy: near 1)",
+        strangers="angles: agreement 0.5 or less",
     )
 
 

@@ -48,11 +48,21 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """`what` (in the plural) is counted, in heads put beside each other `how`."""
+    """`what` (in the plural) is counted, in heads put beside each other `how`.
+
+    A row is one description of `width` numbers, or several.
+    """
 
     what: str
     how: str
     sets: tuple[Set, ...]
+    width: int
+
+    @property
+    def places(self) -> list[int]:
+        """Which one of its layer a set is: what a formula gives to one head is not what it gives to another."""
+        layers = [a for a, _, _, _ in self.sets]
+        return [layers[:i].count(layer) for i, layer in enumerate(layers)]
 
 
 def read_layers(a: Readings, b: Readings, size: int) -> list[Layer]:
@@ -102,7 +112,8 @@ def views(layers: Sequence[Layer], groups: bool) -> list[View]:
         rows.append(("columns of o", "", Role.O, _by_number))
     if _have(layers, Role.Q):  # read only where positions do not rotate
         rows += [("key rows", "", Role.K, _by_number), ("query rows", "", Role.Q, _by_number)]
-    found = [View(what, how, _sets(layers, role, beside)) for what, how, role, beside in rows]
+    width = layers[0].a[Role.V].shape[2]
+    found = [View(what, how, _sets(layers, role, beside), width) for what, how, role, beside in rows]
     return found + (_groups(layers, pools) if groups else [])
 
 
@@ -151,7 +162,8 @@ def _groups(layers: Sequence[Layer], pools: bool) -> list[View]:
     if math.fsum(math.lgamma(n + 1) for n in sizes) < ENOUGH:
         return []
     ways = [("", _by_number), (", several averaged beside one", _averaged)]
-    return [View("KV groups", how, _group_sets(asked, beside)) for how, beside in ways[: 2 if pools else 1]]
+    width = layers[0].a[Role.V].shape[2]
+    return [View("KV groups", how, _group_sets(asked, beside), width) for how, beside in ways[: 2 if pools else 1]]
 
 
 def _group_sets(layers: Sequence[Layer], beside: Callable[[Layer, Role], Beside]) -> tuple[Set, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from modelkin.records import Answer, Assumption, Evidence, FileFact, Null, Unanswered
+from modelkin.records import Answer, Assumption, Cut, Evidence, FileFact, Null, Unanswered
 from modelkin.sampling.readings import Readings
 
 QUESTION = "identity"
@@ -18,13 +18,16 @@ NULL = Null("two files of weights that were not copied differ")
 SAME_PLACE = Assumption("both names lead to the same files, so that nothing had to be hashed", True)
 HASHED = Assumption("sha256 as the host states it, or as computed here")
 
+# What decides which bytes of a file are a row of a role.
+HOW_READ = ("family", "layers", "hidden", "neurons", "heads", "kv_heads", "head_dim", "experts", "gain_offset")
+
 Weights = Sequence[FileFact]
 
 
-def same_files(a: Weights, b: Weights, rows_alike: bool, *, one_place: bool = False) -> Answer:
+def same_files(a: Weights, b: Weights, rows_alike: bool | None, *, one_place: bool = False) -> Answer:
     """Equal sha256 of every file of weights. Byte identity has no p-value.
 
-    `rows_alike`: no row that was read of both differs. `one_place`: the files of a are those of b.
+    `rows_alike`: no row that was read of both differs; None where none was. `one_place`: the files of a are those of b.
     """
     if not a or not b:
         return Unanswered(QUESTION, "one of the models has no file of weights")
@@ -40,17 +43,35 @@ def worth_hashing(a: Weights, b: Weights, rows_alike: bool) -> bool:
     return _sizes(a) == _sizes(b) and rows_alike
 
 
-def rows_alike(a: Readings, b: Readings) -> bool:
-    """Whether every row that was read of one is the other's to the bit. True of nothing read at all."""
+def rows_alike(a: Readings, b: Readings) -> bool | None:
+    """Whether every row that was read of one is the other's to the bit; None where no row was read of either."""
+    if not a.arrays and not b.arrays:
+        return None
     return a.arrays.keys() == b.arrays.keys() and all(
         mine.shape == b.arrays[cut].shape and mine.tobytes() == b.arrays[cut].tobytes()
         for cut, mine in a.arrays.items()
     )
 
 
-def _not_hashed(a: Weights, b: Weights, alike: bool) -> str:
+def contradicting_row(a: Readings, b: Readings) -> Cut | None:
+    """A range that the same files, read the same way, cannot show in two ways; None where there is none.
+
+    Two configs may read one file in two ways, and then nothing follows.
+    """
+    if any(getattr(a.portrait, fact) != getattr(b.portrait, fact) for fact in HOW_READ):
+        return None
+    shared = (cut for cut in a.arrays if cut in b.arrays)
+    return next((cut for cut in shared if a.arrays[cut].tobytes() != b.arrays[cut].tobytes()), None)
+
+
+def _not_hashed(a: Weights, b: Weights, alike: bool | None) -> str:
     if _sizes(a) != _sizes(b):
         return "the files of weights differ in number or size, and not all of them were hashed"
+    if alike is None:
+        return (
+            "the files of weights are of equal size, but nothing could be set beside each other by what it is for, and "
+            "not all of them were hashed whole"
+        )
     if not alike:
         return "the files of weights are of equal size, but rows that were read differ, so they were not hashed whole"
     return (

@@ -15,10 +15,13 @@ import numpy as np
 
 from modelkin.architectures import Anatomy
 from modelkin.questions.exchangeability import (
+    DOUBTED,
     MOST_SETS,
     described,
+    follow_no_index,
     in_no_order,
     index_means_nothing,
+    most_found,
     zeros,
     zeros_apart,
 )
@@ -40,13 +43,12 @@ from modelkin.records import Assumption, Cut, Evidence, LayerFinding, Role, Sign
 from modelkin.sampling.facing import facing
 from modelkin.sampling.offsets import offset
 from modelkin.sampling.readings import Readings
-from modelkin.stats import better_of, holm, total_fixed_points
+from modelkin.stats import better_of, holm, total_fixed_points, traits
 from modelkin.stats.layer_path import ALPHA, Table, cell_scores, layer_path
 
 FEWEST_ROWS = 8
 STANDARD_BYTES = 26_000_000  # of the 64 MB a model that all questions together may read
 MOST_CHECKED = 12  # layers
-DOUBTED = -3.0  # log10 p from which on it is asked whether the layers that were added up are independent
 
 
 def layer_map(evidence: Evidence) -> tuple[tuple[str, str | None], ...]:
@@ -127,6 +129,9 @@ def _answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
     significance = _significance(cells, beside)
     if significance.log10_pvalue <= DOUBTED and _repeats(raw_a, rng) and _repeats(raw_b, rng):
         significance = _significance(cells, [])
+    assumptions = _assumptions(raw_a, raw_b, rng)
+    if significance.log10_pvalue <= DOUBTED:
+        assumptions += (_followed(raw_a, raw_b, cells, rng),)
     scores = _scores(cells)
     path = layer_path(scores)
     found = [cells[i][j] for j, i in enumerate(path) if i is not None]
@@ -137,7 +142,7 @@ def _answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
         LAYER_MAP.id,
         LAYER_MAP.index_set,
         significance,
-        _assumptions(raw_a, raw_b, rng),
+        assumptions,
         effect=float(np.median([cell.effect for cell in found or beside])) if found or beside else None,
         observed=f"{len(found)} of {len(path)} layers of b match a layer of a{_left_out(a, raw_a, b, raw_b)}",
         strangers="none does: of the neurons of any two layers one finds itself",
@@ -199,6 +204,16 @@ def _assumptions(a: Raw, b: Raw, rng: np.random.Generator) -> tuple[Assumption, 
         index_means_nothing(own[0], own[1], rng),
         *zeros_apart(zeros(left, right) for left, right in beside),
     )
+
+
+def _followed(a: Raw, b: Raw, cells: Sequence[Sequence[Cell]], rng: np.random.Generator) -> Assumption:
+    """Layers of each model in which most neurons were found, wherever in the other."""
+    fixed = np.array([[cell.fixed for cell in row] for row in cells])
+    sides = [
+        [traits(list(layers[i].values())) for i in most_found(best.tolist())]
+        for layers, best in ((list(a.values()), fixed.max(axis=1)), (list(b.values()), fixed.max(axis=0)))
+    ]
+    return follow_no_index(sides[0], sides[1], rng)
 
 
 def _some(layers: Sequence[Rows]) -> Sequence[Rows]:

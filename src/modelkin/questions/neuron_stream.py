@@ -15,7 +15,8 @@ from modelkin.architectures import Anatomy
 from modelkin.questions.exchangeability import Zeros, zeros
 from modelkin.questions.experts import greatest_likeness
 from modelkin.questions.question import Pair
-from modelkin.records import Cut, ReadDigest, Slot
+from modelkin.records import Cut, ReadDigest, Role, Slot
+from modelkin.stats import places_of
 from modelkin.stats.arrays import unit_rows
 from modelkin.stats.assignment import answerable, matches
 
@@ -26,6 +27,8 @@ SUREST = 16  # one in so many of a block, those most like the one they chose
 SKETCH_ROWS, SKETCH_COLUMNS = 64, 256  # enough to see that one layer is a copy of another, or what an index means
 
 NO_ZEROS = Zeros()
+WRITERS = {Role.DOWN: "down", Role.SHARED_DOWN: "down"}  # their columns are the neurons
+SHARED_ROLES = (Role.SHARED_GATE, Role.SHARED_UP, Role.SHARED_DOWN)
 
 Names = tuple[str, str]
 Floats = NDArray[np.float64]
@@ -53,6 +56,18 @@ class Calls(msgspec.Struct, frozen=True):
         return self.label.rpartition(" ")[2]
 
 
+class Places(msgspec.Struct, frozen=True):
+    """Where the first rows of a set of neurons are largest, by all of its projections: int32 (looks, parts, rows)."""
+
+    parts: int
+    rows: int
+    numbers: bytes
+
+    @property
+    def array(self) -> NDArray[np.intp]:
+        return np.frombuffer(self.numbers, "<i4").astype(np.intp).reshape(-1, self.parts, self.rows)
+
+
 class Side(msgspec.Struct, frozen=True):
     """What later steps need of one layer: row norms, a few rows, and the digests of what was read."""
 
@@ -63,6 +78,7 @@ class Side(msgspec.Struct, frozen=True):
     experts_alike: float = (
         0.0  # mean correlation of rows of the two experts that are most alike; 1 where one serves all
     )
+    places: tuple[Places, ...] = ()  # of the neurons whose rows the sketch holds, and of the first of the other kind
 
 
 class LayerCalls(msgspec.Struct, frozen=True):
@@ -232,6 +248,7 @@ class _Stream:
         self._stops: dict[Slot, int] = {}
         self._norms: list[NDArray[np.float64]] = []
         self._sketches: dict[Slot, Single] = {}  # of the first of all matrices, and of the same one of every expert
+        self._places: dict[bool, dict[Slot, NDArray[np.intp]]] = {}  # of shared experts or not, (looks, 1, rows) each
         self._first: Slot | None = None
 
     def is_by_rows(self, slot: Slot) -> bool:
@@ -255,10 +272,18 @@ class _Stream:
         self._hashes.setdefault(slot, hashlib.sha256()).update(np.ascontiguousarray(array, "<f4").data)
         self._stops[slot] = stop
         self._first = self._first or slot
+        self._place(slot, array)
         if slot == self._first:
             self._norms.append(np.linalg.norm(_numbers(array), axis=1))
         if slot.role is self._first.role and slot not in self._sketches:
             self._sketches[slot] = _numbers(array[:SKETCH_ROWS, :SKETCH_COLUMNS]).astype(np.float32)
+
+    def _place(self, slot: Slot, array: Single) -> None:
+        """Of the first shared expert and of the first other one, or the dense MLP, the places by every projection."""
+        found = self._places.setdefault(slot.role in SHARED_ROLES, {})
+        if slot not in found and all(slot.expert == other.expert for other in found):
+            rows = array.T if slot.role in WRITERS else array
+            found[slot] = places_of([_numbers(rows[:SKETCH_ROWS])])
 
     def experts_alike(self, slots: Sequence[Slot]) -> float:
         """Of all that stand beside experts of the other model: 1 where one set of neurons does so several times."""
@@ -271,7 +296,8 @@ class _Stream:
         sketch = next(iter(self._sketches.values()))
         largest = np.maximum(np.max(np.abs(sketch), axis=1, keepdims=True), np.finfo(np.float32).tiny)
         rows = (sketch / largest).astype(np.float16)
-        return Side(tuple(kept.tolist()), rows.tobytes(), rows.shape[1], tuple(self._reads()), experts_alike)
+        reads, places = tuple(self._reads()), tuple(_joined(list(found.values())) for found in self._places.values())
+        return Side(tuple(kept.tolist()), rows.tobytes(), rows.shape[1], reads, experts_alike, places)
 
     def _reads(self) -> Iterator[ReadDigest]:
         """One digest a matrix; experts of a layer together, or the record of a wide mixture would be all digests."""
@@ -282,6 +308,12 @@ class _Stream:
         for slot, digests in found.items():
             one = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
             yield ReadDigest(cut=Cut(slot, 0, stops[slot]), sha256=one, matrices=len(digests))
+
+
+def _joined(parts: Sequence[NDArray[np.intp]]) -> Places:
+    rows = min(part.shape[2] for part in parts)
+    joined = np.concatenate([part[:, :, :rows] for part in parts], axis=1)
+    return Places(joined.shape[1], rows, joined.astype("<i4").tobytes())
 
 
 def _evenly(count: int, most: int) -> NDArray[np.intp]:

@@ -22,7 +22,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from modelkin.questions.exchangeability import described, in_no_order, index_means_nothing, zeros, zeros_apart
+from modelkin.questions.exchangeability import (
+    DOUBTED,
+    described,
+    follow_no_index,
+    in_no_order,
+    index_means_nothing,
+    most_found,
+    zeros,
+    zeros_apart,
+)
 from modelkin.questions.gains import ALARM, same_width
 from modelkin.questions.gains import cuts as gain_cuts
 from modelkin.questions.neuron_blocks import (
@@ -41,7 +50,7 @@ from modelkin.records import Assumption, Cut, Evidence, LayerFinding, Significan
 from modelkin.sampling.facing import facing
 from modelkin.sampling.offsets import offset
 from modelkin.sampling.readings import Readings, kept_bytes
-from modelkin.stats import RollCall, better_of, over_layers, pooled_rows, roll_call
+from modelkin.stats import RollCall, better_of, over_layers, pooled_rows, roll_call, traits
 from modelkin.stats.arrays import unit_rows
 
 ID = "neurons"
@@ -157,6 +166,8 @@ def answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
     best = min(tracks, key=lambda track: track.significance.log10_pvalue)
     judged = _best([track.significance for track in tracks], "projections and blocks")
     assumptions = _assumptions(layers, together, a.portrait.hidden, rng)
+    if judged.log10_pvalue <= DOUBTED:
+        assumptions += (_followed(layers, rng),)
     return weighed(
         ID,
         "neurons",
@@ -237,6 +248,31 @@ def _assumptions(
     if not together:
         found.append(Assumption("the two layers are copies of each other in both models: only the better one counts"))
     return tuple(found)
+
+
+def _followed(layers: Sequence[Sequence[Call]], rng: np.random.Generator) -> Assumption:
+    """Neurons of every block, each by all of its projections: none is a formula of its index."""
+    blocks = [list(block.values()) for layer in layers for block in _blocks(layer).values()]
+    found = most_found([max(call.rows.fixed for call in block) for block in blocks])
+    asked = [blocks[i] for i in found]
+    sides = [[traits([side(call) for call in block]) for block in asked] for side in (_of_a, _of_b)]
+    return follow_no_index(sides[0], sides[1], rng)
+
+
+def _blocks(calls: Sequence[Call]) -> dict[int, dict[int, Call]]:
+    """The first neurons of every block of a layer, by projection."""
+    blocks: dict[int, dict[int, Call]] = {}
+    for call in calls:
+        blocks.setdefault(call.place[0], {}).setdefault(call.place[1], call)
+    return blocks
+
+
+def _of_a(call: Call) -> Floats:
+    return call.a
+
+
+def _of_b(call: Call) -> Floats:
+    return call.b
 
 
 def _first_set(calls: Sequence[Call]) -> tuple[Floats, Floats]:

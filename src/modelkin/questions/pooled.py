@@ -12,7 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from modelkin.questions.exchangeability import described, in_no_order, index_means_nothing, zeros, zeros_apart
+from modelkin.questions.exchangeability import (
+    DOUBTED,
+    described,
+    follow_no_index,
+    in_no_order,
+    index_means_nothing,
+    zeros,
+    zeros_apart,
+)
 from modelkin.questions.gains import same_width
 from modelkin.questions.neuron_blocks import (
     Block,
@@ -29,7 +37,7 @@ from modelkin.records import Assumption, Cut, Evidence, LayerFinding, Slot
 from modelkin.sampling.facing import facing
 from modelkin.sampling.offsets import offset
 from modelkin.sampling.readings import Readings
-from modelkin.stats import PooledRows, pooled_rows, smallest_detectable_exactly
+from modelkin.stats import PooledRows, pooled_rows, smallest_detectable_exactly, traits
 from modelkin.stats.arrays import unit_rows
 
 ID = "pooled-rows"
@@ -101,6 +109,9 @@ def answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
         *zeros_apart(zeros(*part) for layer in layers for part in layer.parts),
         Assumption(f"for comparison only: z = {found.z:.1f} against the same rows in any other order"),
     )
+    if test.log10_pvalue <= DOUBTED:
+        a_rows, b_rows = ([traits([part[i] for part in layer.parts]) for layer in layers] for i in (0, 1))
+        assumptions += (follow_no_index(a_rows, b_rows, rng),)
     return weighed(
         ID,
         "neurons",

@@ -1,9 +1,9 @@
 """Every tensor of two models compared to its end: which of them are the same, under any name, place or float format.
 
 The first row of every tensor is read of both models, and only tensors whose first row stands in the other model are
-read to their end. So strangers cost a row a tensor, and a copy costs reading both models once. In memory are one block
-of rows, or one matrix where a model stores it transposed, and a digest a tensor. What was read is kept on a shelf, part
-by part, so that an interrupted comparison goes on.
+read to their end, or as far as a budget goes (see `tensor_sample`). So strangers cost a row a tensor, and a copy costs
+reading both models once. In memory are one block of rows, or one matrix where a model stores it transposed, and a
+digest a tensor. What was read is kept on a shelf, part by part, so that an interrupted comparison goes on.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Protocol, TypeVar
 from modelkin.architectures import Anatomy
 from modelkin.questions.copies import ID, Copied, Sighting, answered, equal_rows
 from modelkin.questions.digests import Fingerprint, TensorDigest, coarser, rounded
-from modelkin.questions.question import Pair
+from modelkin.questions.question import Cuts, Pair
 from modelkin.questions.stored_tensors import Side, Standing, Tensor, is_nameless, sides_of
 from modelkin.records import Answer, Slot, Unanswered
-from modelkin.sampling.readings import Readings
+from modelkin.sampling.readings import Readings, transfer_of
 
 WHAT = "comparing whole tensors"
 PART = 1 << 28  # numbers that are read between two entries on the shelf
@@ -43,18 +43,25 @@ def copied_tensors(pair: Pair, a: Readings, b: Readings, progress: Progress, she
     if pair.budget == "full":
         return equal_tensors(pair.a, pair.b, progress, shelf)
     if is_nameless(pair.a) or is_nameless(pair.b):
-        read = max(4 * sum(array.size for array in side.arrays.values()) for side in (a, b))
-        return equal_tensors(pair.a, pair.b, progress, shelf, max(0, STANDARD_BYTES - read))
+        return equal_tensors(pair.a, pair.b, progress, shelf, bytes_left(pair, (list(a.arrays), list(b.arrays))))
     return equal_rows(a, b, max(side.parameters for side in sides_of(pair.a, pair.b)))
+
+
+def bytes_left(pair: Pair, read: Cuts) -> int:
+    """Of what `standard` may read of each model, after these cuts."""
+    spent = max(transfer_of(anatomy, cuts) for anatomy, cuts in zip((pair.a, pair.b), read, strict=True))
+    return max(0, STANDARD_BYTES - spent)
 
 
 def equal_tensors(
     a: Anatomy, b: Anatomy, progress: Progress, shelf: Shelf | None = None, most_bytes: int | None = None
 ) -> Answer:
-    """Reads both models as far as they may be the same; of each tensor only the start where `most_bytes` is small."""
+    """Reads both models as far as they may be the same; no more than `most_bytes` of each, by a sample of tensors."""
     sides = sides_of(a, b, most_bytes)
-    if not all(side.tensors for side in sides):
-        return Unanswered(ID, f"{'A' if not sides[0].tensors else 'B'} has no tensors that can be read")
+    if not all(side.stored for side in sides):
+        return Unanswered(ID, f"{'A' if not sides[0].stored else 'B'} has no tensors that can be read")
+    if most_bytes is not None and not sides[1].tensors:
+        return Unanswered(ID, "no tensors of the two have the same shape and rows few enough for what may be read")
     forms = [_forms(side, other) for side, other in (sides, sides[::-1])]
     starts = [_starts(side, some) for side, some in zip(sides, forms, strict=True)]
     found = _fingerprints(sides, forms, starts, progress, shelf)
@@ -65,6 +72,7 @@ def equal_tensors(
             in_place=in_place(*found),
             parameters=max(side.parameters for side in sides),
             whole=all(tensor.is_whole for side in sides for tensor in side.tensors),
+            stored=sides[1].stored,
         )
     )
 
@@ -127,17 +135,19 @@ def _fingerprints(
 
 def _parts(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
     part: list[Tensor] = []
+    numbers = 0
     for tensor in tensors:
         part.append(tensor)
-        if sum(one.values for one in part) >= PART:
+        numbers += tensor.values
+        if numbers >= PART:
             yield part
-            part = []
+            part, numbers = [], 0
     if part:
         yield part
 
 
 def _read_whole(side: Side, tensor: Tensor, forms: Collection[str], count: Callable[[int], None]) -> Fingerprint:
-    digest = TensorDigest(forms)
+    digest = TensorDigest(forms, tensor.shape)
     for block in side.blocks(tensor):
         digest.update(block)
         count(block.size)
@@ -179,7 +189,7 @@ def _counted(matches: Sequence[Match], sides: Sequence[Side]) -> list[Copied]:
     accepted = {Standing.LEARNED}
     if len(without_role) >= FEWEST_WITHOUT_ROLE:
         accepted |= {Standing.NAMED}
-        if 2 * nameless > max(_looked_at(side) for side in sides):
+        if all(2 * nameless * side.share > _looked_at(side) for side in sides):
             accepted |= {Standing.NAMELESS}
     return [
         replace(copied, counts=copied.counts and standing in accepted)

@@ -45,6 +45,8 @@ P_NOTE = (
 )
 Pair = tuple[str, str | None]  # a layer of b, and the layer of a that it matches
 Run = list[Pair]
+# A count that strangers may well reach here would read as a suspicion.
+DOES_NOT_COUNT = "does not count: what it rests on does not hold, as said below"
 NOT_EVIDENCE = "Not evidence: numbers that have been taken for proof and prove nothing"
 
 
@@ -145,7 +147,8 @@ def _answers(comparison: Comparison) -> RenderableType:
         table.add_column(name, overflow="fold", width=width)
     table.add_column("p", justify="right", no_wrap=True)
     for answer in given:
-        words = (_label(answer.question), answer.observed, answer.strangers)
+        said = (DOES_NOT_COUNT, "–") if _fails(answer) else (answer.observed, answer.strangers)
+        words = (_label(answer.question), *said)
         table.add_row(*(Text(plain(word)) for word in words), _shown_pvalue(answer))
     parts: list[RenderableType] = [table] if given else [Text("What was asked", style="bold")]
     parts.append(_unanswered([answer for answer in comparison.answers if isinstance(answer, Unanswered)]))
@@ -204,10 +207,11 @@ def _layer_map(comparison: Comparison) -> Iterable[RenderableType]:
     pairs = comparison.verdict.layer_map
     if not pairs or (comparison.a.layers == comparison.b.layers and all(a == b for b, a in pairs)):
         return ()
-    again = _again(comparison, pairs)
-    lines = [_run_text(run) for run in _runs(pairs)]
+    again, in_part = _again(comparison, pairs), _in_part(comparison, pairs)
+    lines = [_run_text(run) for run in _runs([pair for pair in pairs if pair[0] not in dict(in_part)])]
     lines += [f"{_run_text(run)} as well" for run in _runs(again)]
-    lines += _left_over([*pairs, *again], comparison.a.layers)
+    lines += [_in_part_text(run) for run in _runs(in_part)]
+    lines += _left_over([*pairs, *again, *in_part], comparison.a.layers)
     rest = len(lines) - SHOWN_RUNS
     return _bullets("How the layers match", [*lines[:SHOWN_RUNS], *_more(rest)])
 
@@ -217,6 +221,21 @@ def _again(comparison: Comparison, pairs: Sequence[Pair]) -> list[Pair]:
     answers = [a for a in comparison.answers if isinstance(a, Evidence) and a.question == "layer-map"]
     found = [(finding.b, finding.a) for answer in answers for finding in answer.per_layer if finding.a]
     return [pair for pair in found if pair not in pairs]
+
+
+def _in_part(comparison: Comparison, pairs: Sequence[Pair]) -> list[Pair]:
+    """Layers that match none by the few rows that the map looks at, while among all their neurons some are the same."""
+    alone = {b for b, a in pairs if a is None}
+    answers = [a for a in comparison.answers if isinstance(a, Evidence) and a.question == "every-neuron" and a.grade]
+    findings = [finding for answer in answers for finding in answer.per_layer if finding.b in alone and finding.a]
+    seen = [f for f in findings if f.log10_pvalue is not None and f.log10_pvalue <= math.log10(COUNTS)]
+    return [(finding.b, finding.a) for finding in seen]
+
+
+def _in_part_text(run: Run) -> str:
+    (first_b, first_a), (last_b, last_a) = run[0], run[-1]
+    verb = "shares" if len(run) == 1 else "share"
+    return f"{_layers(first_b, last_b)} of B {verb} some neurons with {_layers(first_a or '', last_a or '')} of A"
 
 
 def _left_over(pairs: Sequence[Pair], layers: int | None) -> list[str]:

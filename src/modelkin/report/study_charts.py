@@ -10,8 +10,8 @@ import numpy as np
 
 from modelkin.records import Study, Table
 from modelkin.report.figures.canvas import COLOURS, MARKERS, NULL_COLOUR, Picture, Room, line_style, null_band, page
-from modelkin.report.figures.rows import distinct, grouped, numbers, texts, where
-from modelkin.report.study_rows import named, plain_ticks
+from modelkin.report.figures.rows import distinct, grouped, null_said, numbers, texts, where
+from modelkin.report.study_rows import about, named, plain_ticks
 
 FORMAT_ORDER = ("F16", "BF16", "F8_E4M3", "F8_E5M2")
 
@@ -26,7 +26,7 @@ def initial_gains(study: Study) -> Iterator[Picture]:
         panels[1].legend(loc="upper center", fontsize=11, title="data, start of the gains, weight decay")
         ones = numbers(where(rows, init="ones"), "cosine")
         alike = f"Cosines of gains that start at one: {ones.min():.5f} to {ones.max():.5f}."
-        caption = f"Norm {norm}. {alike} {table.caption} Between strangers: {table.strangers}."
+        caption = f"Norm {norm}. {alike} {about(table)} {null_said(table)}"
         title = f"Gains of strangers ({norm}): the cosine tells where they started, Pearson that they are strangers"
         yield Picture(f"init-toy-{norm}", title, caption, figure, (rows,))
 
@@ -63,12 +63,21 @@ def _scale_and_pattern(study: Study, name: str, file: str, x: str, words: str) -
             for place, model in enumerate(models):
                 rows = where(table, role=role, model=model)
                 panel.plot(numbers(rows, x), numbers(rows, quantity), label=model, **line_style(place))
-            panel.set(ylabel=label, xlabel=words if down else "", ylim=(0, None))
+            panel.set(ylabel=label, xlabel=words if down else "", ylim=(0, _above(table, role, quantity)))
             panel.set_title(role if not down else "")
-    panels[0].axhline(1, color=NULL_COLOUR, lw=0.8)
+    for panel in panels[: len(roles)]:
+        panel.axhline(1, color=NULL_COLOUR, lw=0.8)
     panels[0].legend(ncols=2)
-    caption = f"{table.caption} Scale 1 is where gains start. Between strangers: {table.strangers}."
+    caption = (
+        f"{about(table)} Grey: scale 1, where gains start. Between strangers: gains of models trained apart grow with "
+        "depth too, so like curves are no evidence."
+    )
     return Picture(file, f"{table.title} with depth", caption, figure, (table,))
+
+
+def _above(table: Table, role: str, quantity: str) -> float:
+    """The end of an axis on which the highest point is not cut in half."""
+    return 1.08 * float(np.nanmax(numbers(where(table, role=role), quantity), initial=1e-9))
 
 
 def _slopes(study: Study) -> Picture:
@@ -84,10 +93,13 @@ def _slopes(study: Study) -> Picture:
         panel.errorbar(middle, lines, xerr=[middle - low, high - middle], **style)
         panel.axvline(1, color=NULL_COLOUR, lw=1.2)
         panel.set(xscale="log", xlabel="growth from first to last layer", title=quantity.replace("_", " "))
-        plain_ticks(panel, np.concatenate([low, high]))
+        reach = np.concatenate([low, high, [1.0]])
+        plain_ticks(panel, reach)
+        panel.set_xlim(reach.min() / 1.15, reach.max() * 1.15)
     panels[0].set_yticks(np.arange(len(names)), names)
-    panels[0].invert_yaxis()
-    return Picture("gain-scale-slopes", table.title, f"{table.caption} Grey: no growth.", figure, (table,))
+    panels[0].set_ylim(len(names) - 0.4, -0.6)
+    caption = f"{table.caption.replace('`growth`', 'Growth')} Grey: no growth. {null_said(table)}"
+    return Picture("gain-scale-slopes", table.title, caption, figure, (table,))
 
 
 def _whose(table: Table) -> list[str]:
@@ -115,7 +127,7 @@ def _sweep(table: Table) -> Picture:
         panel.set_xlim(scale.min() / 1.3, scale.max() * 1.3)
     panels[0].set_ylabel("share of the pattern's variance that survives")
     panels[2].legend(loc="center", fontsize=13)
-    caption = f"Points: measured; lines: closed form. {table.caption} Between strangers: {table.strangers}."
+    caption = f"Points: measured; lines: closed form. {about(table)} {null_said(table)}"
     return Picture("precision-sweep", "A pattern beside a growing scale", caption, figure, (table,))
 
 
@@ -153,7 +165,7 @@ def _ladder(table: Table, threshold: Table) -> Picture:
     plain_ticks(panel, x)
     panel.set_xlim(x.min() / 1.1, x.max() * 1.1)
     panel.legend(loc="upper left", fontsize=12)
-    caption = f"{table.caption} The closed form is drawn for {kind}. Between strangers: {table.strangers}."
+    caption = f"{about(table)} The closed form is drawn for {kind}. {null_said(table)}"
     return Picture("precision-threshold", "Where a pattern drowns", caption, figure, (table, threshold))
 
 
@@ -168,7 +180,7 @@ def _published(table: Table) -> Picture:
     for panel in panels[-len(roles) :]:
         panel.set_xlabel("layer")
     panels[0].legend(loc="lower left", ncols=2)
-    caption = f"Filled: stored as gain; hollow, dashed: as gain minus one. {table.caption}"
+    caption = f"Filled: stored as gain; hollow, dashed: as gain minus one. {about(table)} {null_said(table)}"
     return Picture("precision-published", "At the scales of two large models", caption, figure, (table,))
 
 

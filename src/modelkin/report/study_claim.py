@@ -9,8 +9,8 @@ import numpy as np
 
 from modelkin.records import Study, Table
 from modelkin.report.figures.canvas import COLOURS, MARKERS, NULL_COLOUR, Picture, Room, page
-from modelkin.report.figures.rows import distinct, numbers, texts, where
-from modelkin.report.study_rows import named, plain_ticks
+from modelkin.report.figures.rows import distinct, null_said, numbers, texts, where
+from modelkin.report.study_rows import about, named, plain_ticks
 
 GROUPS = {
     "within, layer 0": "within one model, layer 0\n(the claim's baseline)",
@@ -41,7 +41,7 @@ def _cosines(study: Study) -> Picture:
     panels[0].set_yticks(range(len(GROUPS)), list(GROUPS.values()))
     panels[0].invert_yaxis()
     panels[0].legend(loc="center", fontsize=12)
-    caption = f"{table.caption} Between strangers: {table.strangers}."
+    caption = f"{about(table)} {null_said(table)}"
     title = "The 182 sigma argument: the layer it compares with, and what means alone make of its cosines"
     return Picture("claim-cosines", title, caption, figure, (table,))
 
@@ -96,5 +96,8 @@ def _controls(table: Table) -> Picture:
     right.set_xlim(-0.5, 1.5 * most)
     right.minorticks_off()
     right.set_title("What tells strangers from relatives: the roll call")
-    caption = f"{table.caption} Between strangers: {table.strangers}."
+    caption = (
+        f"{about(table)} Between strangers: the cosine that means and standard deviations alone give; one hidden axis "
+        "finds itself."
+    )
     return Picture("claim-controls", table.title, caption, figure, (table,))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from modelkin.records import Study
+from modelkin.report.figures.rows import null_said
 from modelkin.report.files import to_json
 from modelkin.report.study_figures import ANIMATIONS, save_figures, write_animation
 from modelkin.report.survey_files import table_csv
@@ -30,6 +31,4 @@ def write_study(study: Study, page: str, folder: Path, *, figures: bool = True) 
 
 def captions(study: Study) -> str:
     """What every table shows, and what it would show between strangers."""
-    return "\n".join(
-        f"{it.name}\n  {it.title}\n  {it.caption}\n  Between strangers: {it.strangers}.\n" for it in study.tables
-    )
+    return "\n".join(f"{it.name}\n  {it.title}\n  {it.caption}\n  {null_said(it)}\n" for it in study.tables)

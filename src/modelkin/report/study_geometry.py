@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from modelkin.records import Study
 from modelkin.report.figures.canvas import COLOURS, MARKERS, NULL_COLOUR, Picture, Room, page
-from modelkin.report.figures.rows import Numbers, grouped, numbers, where
-from modelkin.report.study_rows import named, plain_ticks
+from modelkin.report.figures.rows import Numbers, grouped, null_said, numbers, where
+from modelkin.report.study_rows import about, named, plain_ticks
 
 TURN, GOING = 14, 24  # frames that turn the stage, before and after; frames in which the means go
 PER_SECOND = 10
@@ -64,7 +64,7 @@ def _geometry(study: Study) -> Picture:
     caption = (
         "Left: the two vectors as stored, with the direction in which all values are equal. Right: each less its own "
         "mean, on a larger scale; what is left lies in the plane across that direction. "
-        f"Between strangers: {named(study, 'angles').strangers}."
+        f"{null_said(named(study, 'angles'))}"
     )
     title = "Two arrows that look alike until their means are taken away"
     return Picture("cosine-bias-geometry", title, caption, figure, (named(study, "vectors"),))
@@ -86,7 +86,8 @@ def _stage(stage: Any, arrows: Floats, gone: float, turned: float) -> None:
         stage.text(*beyond, name, color=colour, fontsize=14, weight="bold")
     lengths = np.linalg.norm(arrows, axis=1)
     cosine = float(arrows[0] @ arrows[1] / lengths.prod())
-    stage.set_title(f"cosine {cosine:.3f}, an angle of {np.degrees(np.arccos(cosine)):.1f}°", fontsize=15, y=1.01)
+    said = f"cosine {cosine:.3f}, an angle of {np.degrees(np.arccos(cosine)):.1f}°".replace("-", "−")
+    stage.set_title(said, fontsize=15, y=1.01)
     for axis in "xyz":
         getattr(stage, f"set_{axis}lim")(low, high)
         getattr(stage, f"set_{axis}label")({"x": "1st value", "y": "2nd value", "z": "3rd value"}[axis])
@@ -123,9 +124,9 @@ def _synthetic(study: Study) -> Picture:
     left.legend(loc="lower right")
     _by_dimension(right, study)
     caption = (
-        f"{table.caption} Left: equal means, bars from the least to the greatest of the simulated cosines. Right: "
-        "standard deviation 0.2, bars "
-        f"are one standard deviation; Pearson is of the same vectors. Between strangers: {table.strangers}."
+        f"{about(table)} Left: equal means, bars from the least to the greatest of the simulated cosines. Right: "
+        "standard deviation 0.2, bars are one standard deviation; Pearson is of the same vectors. "
+        f"{null_said(table)}"
     )
     return Picture("cosine-bias-synthetic", "Strangers in many dimensions", caption, figure, (table, curve))
 

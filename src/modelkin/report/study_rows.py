@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from modelkin.records import Study, Table
 from modelkin.report.figures.rows import Numbers
 
@@ -14,6 +16,12 @@ def named(study: Study, name: str) -> Table:
     return next(table for table in study.tables if table.name == name)
 
 
+def about(table: Table) -> str:
+    """The sentences of its caption that name no column: a picture shows some of them, under names of its own."""
+    sentences = table.caption.rstrip(".").split(". ")
+    return " ".join(f"{sentence}." for sentence in sentences if "`" not in sentence)
+
+
 def plain_ticks(panel: Any, found: Numbers) -> None:
     """A logarithmic axis over these numbers: a few round ones, written as plain numbers."""
     known = found[found > 0]
@@ -22,5 +30,5 @@ def plain_ticks(panel: Any, found: Numbers) -> None:
     shown = [10.0**power * digit for power in powers for digit in (1, 2, 5) if low <= 10.0**power * digit <= high]
     if len(shown) > MOST_TICKS:
         shown = [10.0**power for power in powers if low <= 10.0**power <= high]
-    panel.set_xticks(shown, [f"{value:g}" for value in shown])
+    panel.set_xticks(shown, [np.format_float_positional(value, precision=9, trim="-") for value in shown])
     panel.minorticks_off()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from modelkin.records import Matrix, Survey, Table
+from modelkin.report.figures.rows import file_stem, null_said
 from modelkin.report.files import table as csv_table
 from modelkin.report.files import to_json
 
@@ -13,7 +14,8 @@ from modelkin.report.files import to_json
 def write_survey(survey: Survey, page: str, folder: Path) -> list[Path]:
     """survey.json and .txt, captions.txt, tables/NAME.csv, matrices/NAME.csv: the files, and the two folders."""
     _write(folder / "tables", {f"{table.name}.csv": table_csv(table) for table in survey.tables})
-    _write(folder / "matrices", {f"{matrix.name}.csv": matrix_csv(matrix) for matrix in survey.matrices})
+    squares = {f"{file_stem(matrix.name)}.csv": matrix_csv(matrix) for matrix in survey.matrices}
+    _write(folder / "matrices", squares)
     bodies = {"survey.json": to_json(survey), "survey.txt": page, "captions.txt": captions(survey)}
     return [*_write(folder, bodies), folder / "tables", folder / "matrices"]
 
@@ -35,7 +37,7 @@ def matrix_csv(matrix: Matrix) -> str:
 def captions(survey: Survey) -> str:
     """What every file shows, and what it would show between strangers."""
     parts: list[Table | Matrix] = [*survey.tables, *survey.matrices]
-    return "\n".join(f"{it.name}\n  {it.title}\n  {it.caption}\n  Between strangers: {it.strangers}.\n" for it in parts)
+    return "\n".join(f"{file_stem(it.name)}\n  {it.title}\n  {it.caption}\n  {null_said(it)}\n" for it in parts)
 
 
 def _write(folder: Path, bodies: Mapping[str, str]) -> list[Path]:

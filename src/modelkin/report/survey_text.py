@@ -10,6 +10,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from modelkin.records import Survey, Table, Value
+from modelkin.report.figures.rows import null_said
 from modelkin.report.text import plain, size
 
 SHOWN_PAIRS = 20
@@ -45,7 +46,7 @@ def table_page(table: Table, shown: int = SHOWN_PAIRS) -> RenderableType:
         grid.add_row(*(Text(plain(_word(value))) for value in row))
     rest = len(table.rows) - shown
     more = f" {rest:,} more rows are in the files." if rest > 0 else ""
-    words = f"{table.caption}{more} Between strangers: {table.strangers}."
+    words = f"{table.caption}{more} {null_said(table)}"
     return Padding(Group(grid, Text(plain(words), style="dim")), (1, 0, 0, 0))
 
 

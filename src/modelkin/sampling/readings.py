@@ -48,6 +48,11 @@ def bytes_of(anatomy: Anatomy, cuts: Iterable[Cut]) -> int:
     return anatomy.bytes_of([_wanted(cut) for cut in cuts])
 
 
+def transfer_of(anatomy: Anatomy, cuts: Iterable[Cut]) -> int:
+    """The same with what lies between near ranges, which a Hub sends along."""
+    return anatomy.transfer([_wanted(cut) for cut in cuts])
+
+
 def kept_bytes(anatomy: Anatomy, cuts: Iterable[Cut]) -> int:
     """What a record would keep of the cuts, at most: four bytes a number, or two where it is stored in two."""
     return sum(_numbers(anatomy, cut) * _kept_size(anatomy, cut.slot) for cut in cuts)

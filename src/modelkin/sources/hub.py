@@ -102,6 +102,10 @@ class HubSource:
                     yield place, view
             missing = [extent for extent in missing if extent not in found]
 
+    def transfer(self, extents: Sequence[Extent]) -> int:
+        """As if nothing were on this machine yet."""
+        return sum(piece.size for piece in chain(*self._pieces(extents).values()))
+
     def close(self) -> None:
         self._snapshot.close()
         self._cache.close()
@@ -201,9 +205,12 @@ class HubSource:
             first = missing[0]
             what = f"bytes {first.start}–{first.stop} of {first.file} are not on this machine"
             raise OfflineMiss(what, where=self.id, hint="run once without --offline")
-        plain = sorted({e.file for e in missing if self._files.is_plain(e.file)})
+        return self._pieces(missing)
+
+    def _pieces(self, wanted: Sequence[Extent]) -> dict[str, list[Extent]]:
+        plain = sorted({e.file for e in wanted if self._files.is_plain(e.file)})
         pieces = {name: [Extent(name, 0, self._files.facts[name].size)] for name in plain}
-        for piece in coalesced(e for e in missing if e.file not in pieces):
+        for piece in coalesced(e for e in wanted if e.file not in pieces):
             pieces.setdefault(piece.file, []).append(piece)
         return pieces
 

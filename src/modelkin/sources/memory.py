@@ -33,5 +33,8 @@ class MemorySource:
     def arrivals(self, extents: Sequence[Extent], kind: str = "file") -> Iterator[tuple[int, memoryview]]:
         yield from enumerate(self.read(extents, kind))
 
+    def transfer(self, extents: Sequence[Extent]) -> int:
+        return sum(extent.size for extent in extents)
+
     def close(self) -> None:
         """Nothing is held open."""

@@ -72,6 +72,9 @@ class Source(Protocol):
     def arrivals(self, extents: Sequence[Extent], kind: str = "file") -> Iterator[tuple[int, memoryview]]:
         """The same as (place in `extents`, bytes), as they arrive, so that work can begin before the last is here."""
 
+    def transfer(self, extents: Sequence[Extent]) -> int:
+        """Bytes that one `read` of these would read at most, with whatever lies between them and is read along."""
+
     def close(self) -> None: ...
 
 

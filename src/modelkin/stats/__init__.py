@@ -26,6 +26,7 @@ from modelkin.stats.rencontres import (
     log_total_tail,
 )
 from modelkin.stats.roll_call import Neurons, RollCall, better_of, hidden_axes, neurons, roll_call
+from modelkin.stats.row_order import Traits, likeness_of, places_of, row_order, traits
 from modelkin.stats.rows import PooledRows, pooled_rows, smallest_detectable, smallest_detectable_exactly
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "PairRate",
     "PooledRows",
     "RollCall",
+    "Traits",
     "better_of",
     "clopper_pearson",
     "conformal",
@@ -52,6 +54,7 @@ __all__ = [
     "index_meaning",
     "joint_permutation",
     "layer_offset",
+    "likeness_of",
     "log_chosen_tail",
     "log_e_mixture",
     "log_e_value",
@@ -62,13 +65,16 @@ __all__ = [
     "over_layers",
     "pair_rate",
     "pair_swap_axes",
+    "places_of",
     "pooled_rows",
     "rank_scores",
     "roll_call",
+    "row_order",
     "smallest_detectable",
     "smallest_detectable_exactly",
     "surest_fixed_points",
     "total_fixed_points",
+    "traits",
     "upper_bound",
     "wilson",
 ]

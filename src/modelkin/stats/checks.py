@@ -17,31 +17,49 @@ from modelkin.stats.arrays import Floats, Indices, average_ranks, finite, rank_s
 from modelkin.stats.montecarlo import kept, stopped_pvalue
 
 MOST_DRAWS = 9999  # p < 1e-3 must be well within reach
-INDEX_DRAWS, INDEX_ROWS = 1999, 64  # p < 1e-3 within reach; rows of a set that are looked at
+INDEX_DRAWS, INDEX_ROWS = 1000, 64  # p < 1e-3 just within reach; rows of a set that are looked at
+LAGS = (1, 2, 4, 8, 16)  # and half the width
 REPEATED = 0.3  # median correlation of rows at equal index from which two sets of one model count as copies
 
 
 def hidden_autocorrelation(vectors: ArrayLike, rng: np.random.Generator, most: int = MOST_DRAWS) -> Significance:
-    """Do neighbours on the hidden index resemble each other? Fixed position tables make them.  (vectors, d).
+    """Do hidden axes at some distance resemble each other? Fixed position tables make them.  (vectors, d).
 
-    The mean over vectors of the lag-1 autocorrelation of rank scores; its null permutes the hidden axes of all vectors
-    together. Vectors without variance do not count.
+    The mean over vectors of the autocorrelation of rank scores, and of their squares: waves of any phase, and codes of
+    a few large axes, are neighbours in size alone. At LAGS and half the width, for a table may alternate two kinds of
+    axes or put them in halves. The statistic is the largest of all, in size; its null permutes the hidden axes of all
+    vectors together. Vectors without variance do not count.
     """
-    scores = unit_rows(rank_scores(vectors))
-    scores = np.ascontiguousarray(scores[np.any(scores != 0, axis=1)].T)
-    if len(scores) < 3 or not scores.size:
-        return _nothing("no vector with any variance over three hidden axes", len(scores))
-    centre = -1 / len(scores)  # the mean of Σ z_i z_{i+1} over all orders, for Σz = 0 and Σz² = 1
+    values = rank_scores(vectors)
+    parts = [unit_rows(part) for part in (values, values**2)]
+    scores = np.concatenate([part[np.any(part != 0, axis=1)] for part in parts])
+    counts = [int(np.count_nonzero(np.any(part != 0, axis=1))) for part in parts if np.any(part)]
+    scores, width = np.ascontiguousarray(scores.T), scores.shape[1]
+    if width < 3 or not counts:
+        return _nothing("no vector with any variance over three hidden axes", width)
+    lags = sorted({lag for lag in (*LAGS, width // 2) if lag < width - 1})
+    starts = np.cumsum([0, *counts[:-1]])
 
     def statistic(rows: Floats) -> float:
-        # Not a product of the linear algebra library: that wakes its threads for every draw, for too little work.
-        return float(np.einsum("ij,ij->", rows[1:], rows[:-1]) / rows.shape[1]) - centre
+        found = [np.add.reduceat(lagged(rows, lag), starts) / counts for lag in lags]
+        every = np.concatenate(found)
+        return float(every[np.argmax(np.abs(every))])
 
     def draw() -> float:
-        return statistic(np.take(scores, rng.permutation(len(scores)), axis=0))
+        return statistic(np.take(scores, rng.permutation(width), axis=0))
 
-    text = f"lag-1 rank autocorrelation along {len(scores)} hidden axes, permuted together"
-    return _judged(statistic(scores), draw, most, text, len(scores))
+    text = (
+        f"largest rank autocorrelation along {width} hidden axes, lags {', '.join(map(str, lags))}, permuted together"
+    )
+    return _judged(statistic(scores), draw, most, text, width)
+
+
+def lagged(rows: Floats, lag: int) -> Floats:
+    """The autocorrelation at a lag of every column with Σz = 0 and Σz² = 1, less its mean over all orders."""
+    width = len(rows)
+    # Not a product of the linear algebra library: that wakes its threads for every draw, for too little work.
+    products = np.einsum("ij,ij->j", rows[lag:], rows[:-lag])
+    return np.asarray(products + (width - lag) / (width * (width - 1)), dtype=np.float64)
 
 
 def importance_order(layers: Sequence[ArrayLike], rng: np.random.Generator, most: int = MOST_DRAWS) -> Significance:
@@ -65,8 +83,16 @@ def importance_order(layers: Sequence[ArrayLike], rng: np.random.Generator, most
     return _judged(statistic(ranks), lambda: statistic([rng.permutation(side) for side in ranks]), most, text, size)
 
 
-def index_meaning(sets: Sequence[ArrayLike], rng: np.random.Generator, most: int = INDEX_DRAWS) -> Significance:
+def index_meaning(
+    sets: Sequence[ArrayLike],
+    rng: np.random.Generator,
+    most: int = INDEX_DRAWS,
+    kinds: Sequence[int] | None = None,
+) -> Significance:
     """Do rows at equal index of different sets of one model know each other?  [(n, p), …], a set a layer or a head.
+
+    With `kinds`, one a set, only sets of one kind are compared: what an identity gives to head 0 is not what it gives
+    to head 1, but the same in every layer.
 
     Where training alone filled them they do not. Where a formula fixes what an index reads (bands, blocks, masks, an
     identity to start from) they do. For every two sets: how far the correlation at equal index, as it is and squared,
@@ -75,8 +101,11 @@ def index_meaning(sets: Sequence[ArrayLike], rng: np.random.Generator, most: int
     permutes the rows of every set. Layers that were repeated are a minority of the pairs, and are left out; where most
     pairs are that much alike nobody can tell copies from a formula.
     """
-    units = _of_one_shape(sets)
-    pairs = [(i, j) for j in range(len(units)) for i in range(j)]
+    rows = [finite(array, 2, "rows") for array in sets]
+    same = [i for i, array in enumerate(rows) if array.shape[1] == rows[0].shape[1]]
+    units = _of_one_shape([rows[i] for i in same])
+    of = [0 if kinds is None else kinds[i] for i in same]
+    pairs = [(i, j) for j in range(len(units)) for i in range(j) if of[i] == of[j]]
     if not pairs or units.shape[1] < 2:
         return _nothing("fewer than two sets of rows of one shape", 0)
     tables = np.array([units[i] @ units[j].T for i, j in pairs], dtype=np.float64)
@@ -98,17 +127,15 @@ def index_meaning(sets: Sequence[ArrayLike], rng: np.random.Generator, most: int
     return Significance(statistic=observed, log10_pvalue=math.log10(p), null=null, n=units.shape[1], exact=False)
 
 
-def _of_one_shape(sets: Sequence[ArrayLike]) -> NDArray[np.float32]:
-    """The sets as unit rows, as many of each as the smallest has, of the width of the first.  -> (sets, n, p).
+def _of_one_shape(sets: Sequence[Floats]) -> NDArray[np.float32]:
+    """Sets of one width as unit rows, as many of each as the smallest has.  -> (sets, n, p).
 
     Indices at which a set has a row without variance go: where neurons were left empty says nothing of the others.
     """
-    rows = [finite(array, 2, "rows") for array in sets]
-    alike = [array for array in rows if array.shape[1] == rows[0].shape[1]]
-    if len(alike) < 2:
-        return np.zeros((len(alike), 0, 0), np.float32)
-    count = min(len(array) for array in alike)
-    units = np.array([unit_rows(array[:count]) for array in alike], dtype=np.float32)
+    if len(sets) < 2:
+        return np.zeros((len(sets), 0, 0), np.float32)
+    count = min(len(array) for array in sets)
+    units = np.array([unit_rows(array[:count]) for array in sets], dtype=np.float32)
     return units[:, np.any(units != 0, axis=2).all(axis=0)][:, :INDEX_ROWS]
 
 

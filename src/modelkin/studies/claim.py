@@ -242,7 +242,7 @@ def _step_table(replays: Sequence[Replay]) -> Table:
         f"of every control, or if p is at most {LEVEL:g} "
         f"({CONVICTS:g} for the roll call). Sigma read as a probability can never stand, for the argument has too few "
         "numbers: it fails for true copies too, and counts for nothing in either direction.",
-        strangers="between strangers no step has to stand: cosines are as high as means and standard deviations make "
+        strangers="no step has to stand: cosines are as high as means and standard deviations make "
         f"them, p is above {LEVEL:g} but once in {1 / LEVEL:.0f}, and one hidden axis finds itself",
         columns=("which", "pair", "step", "name", "claimed", "found", "stands", "says"),
         rows=rows,
@@ -265,7 +265,7 @@ def _cell_table(*arguments: Argument) -> Table:
         caption="Every cosine used: layer 0 of the first model against its other layers, facing layers of the two, "
         "layer 0 of the two, and other layers of the first among each other. `expected_cosine` comes from means and "
         "standard deviations alone.",
-        strangers="the cosine of strangers is expected_cosine; within one model it may be higher, for its layers share "
+        strangers="the cosine is what means alone give; within one model it may be higher, for its layers share "
         "a pattern",
         columns=("which", "pair", "group", "layer_a", "layer_b", "cosine", "expected_cosine"),
         rows=tuple(rows),

@@ -118,7 +118,7 @@ def _synthetic(rng: np.random.Generator) -> Table:
         caption=f"{PAIRS} pairs of independent normal vectors for each of {len(rows)} settings: {len(DIMENSIONS)} "
         f"dimensions, {len(MEANS)} pairs of means, {len(SPREADS)} standard deviations. `expected_cosine` comes from "
         "means and standard deviations, `expected_std` from these and the dimension.",
-        strangers="every pair is a pair of strangers: cosine as in expected_cosine, Pearson 0 ± 1/sqrt(dimension − 1)",
+        strangers="the closed form for the cosine, Pearson 0 ± 1/sqrt(dimension − 1); all pairs here are such",
         columns=(
             "dimension",
             "mean_a",
@@ -189,7 +189,7 @@ def _curve() -> Table:
         title="The closed form",
         caption=f"The cosine that two vectors of one coefficient of variation have without any common pattern, for "
         f"{CURVE.size} ratios of mean to standard deviation from {CURVE[0]:g} to {CURVE[-1]:g}: 1 / (1 + CV²).",
-        strangers="this is what strangers have",
+        strangers="exactly this, up to chance",
         columns=("mean_over_std", "expected_cosine"),
         rows=tuple(
             (ratio, expected_cosine(mean_a=ratio, std_a=1.0, mean_b=ratio, std_b=1.0)) for ratio in CURVE.tolist()

@@ -125,7 +125,7 @@ def _layer_table(couples: list[Couple], size: Size) -> Table:
         caption=f"{len(couples)} couples of GPT-2 models with {size.layers} layers, {size.width} wide, trained for "
         f"{size.steps} steps from different seeds on different data, with gains that start at one or at random, and "
         f"with weight decay 0 or {WEIGHT_DECAY:g}. `start_kept` is the cosine of a's gains with what they were before.",
-        strangers="all couples are strangers: cosine as in expected_cosine, Pearson 0 ± pearson_std",
+        strangers="the cosine that means and spreads alone give, Pearson 0 ± 1/sqrt(n − 1); all couples here are such",
         columns=(
             "stream",
             "init",
@@ -194,7 +194,7 @@ def _range_table(layers: Table) -> Table:
         name="ranges",
         title="From the least to the most alike layer",
         caption="Over both norms of all layers, here and as published for 12 layers 512 wide (cosines only).",
-        strangers="all couples are strangers; a correlation over n channels is 0 ± 1/sqrt(n − 1)",
+        strangers="a correlation over n channels is 0 ± 1/sqrt(n − 1); all couples here are such",
         columns=("source", "stream", "init", "weight_decay", "quantity", "least", "mean", "most"),
         rows=tuple(rows),
     )

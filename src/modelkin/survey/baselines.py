@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations_with_replacement
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from modelkin.records import Role, Table, Value
-from modelkin.survey.cells import listed, mean_std
+from modelkin.survey.cells import cells, listed, mean_std, turned
 from modelkin.survey.labels import EVERY
-from modelkin.survey.matrices import pairwise
 from modelkin.survey.reading import Collected, Model
 from modelkin.survey.vectors import Doubles, Places, Stack, divided
 
@@ -18,6 +19,8 @@ NUMBERS = ("cosine_mean", "cosine_std", "pearson_mean", "pearson_std", "l2_mean"
 LAST = ("expected_cosine", "width")  # what means and spreads alone give for the same pairs, and how long vectors are
 
 
+Name = tuple[str, str, int]  # model, role, width
+Summary = tuple[Doubles, Doubles, Doubles]  # by distance: how many, mean, std
 Measured = tuple[Doubles, Doubles, Doubles, Doubles]  # cosine, Pearson, distance, expected cosine of the same pairs
 
 
@@ -58,9 +61,9 @@ def _of_stack(collected: Collected, stack: Stack) -> Iterator[tuple[Value, ...]]
     rng = collected.rng(f"baselines {stack.role} {stack.width}")
     for label in stack.labels:
         places = stack.places(label)
-        name, own = (label, stack.role.value, stack.width), stack.from_mean[places] ** 2
-        for baseline, distance, numbers in _between_layers(stack, places):
-            yield _row(*name, baseline, distance, numbers)
+        name: Name = (label, stack.role.value, stack.width)
+        own = stack.from_mean[places] ** 2
+        yield from _between_layers(stack, places, name)
         drawn = stack.mean[places, None] + stack.std[places, None] * rng.standard_normal((places.size, stack.width))
         mixed = rng.permuted(stack.rows[places], axis=1)
         yield _row(*name, "random-normal", 0, (*_beside(stack.rows[places], drawn), own))
@@ -77,30 +80,56 @@ def _row(
     return (label, role, baseline, distance, n, *spreads, mean_std(expected)[1], width)
 
 
-def _between_layers(stack: Stack, places: Places) -> Iterator[tuple[str, int | None, Measured]]:
-    """The first layer with each other, then every distance."""
+def _between_layers(stack: Stack, places: Places, name: Name) -> Iterator[tuple[Value, ...]]:
+    """The first layer with all others and with each, then every distance."""
     square = np.ix_(places, places)
     share = stack.from_mean[places]
     tables = stack.cosines[square], stack.pearsons[square], _distances(stack.rows[places]), np.outer(share, share)
-    depth = places.size
-    if depth > 1:
-        yield "layer-0", None, _measured([table[0, 1:] for table in tables])
-    for distance in range(1, depth):
-        yield "layer-0", distance, _measured([table[0, distance : distance + 1] for table in tables])
-    for distance in range(1, depth):
-        yield "equal-distance", distance, _measured([np.diagonal(table, distance) for table in tables])
+    if places.size > 1:
+        cosine, pearson, distance, expected = (table[0, 1:] for table in tables)
+        first = cosine, pearson, distance, expected
+        yield _row(*name, "layer-0", None, first)
+        yield from _by_distance(name, "layer-0", [_alone(some) for some in first])
+        yield from _by_distance(name, "equal-distance", [_along_diagonals(table) for table in tables])
 
 
-def _measured(values: Sequence[Doubles]) -> Measured:
-    cosine, pearson, distance, expected = values
-    return cosine, pearson, distance, expected
+def _alone(values: Doubles) -> Summary:
+    return np.isfinite(values).astype(np.float64), values, np.where(np.isfinite(values), 0.0, np.nan)
+
+
+def _along_diagonals(table: Doubles) -> Summary:
+    """Over every diagonal above the main one, nearest first; cells without a value are left out."""
+    depth = len(table)
+    i, j = np.triu_indices(depth, 1)
+    values, at = table[i, j], j - i - 1
+    known = np.isfinite(values)
+
+    def summed(some: NDArray[Any]) -> Doubles:
+        return np.asarray(np.bincount(at, some, depth - 1), dtype=np.float64)
+
+    count = summed(known)
+    mean = divided(summed(np.where(known, values, 0.0)), count)
+    moved = np.where(known, values - mean[at], 0.0)
+    return count, mean, np.sqrt(divided(summed(moved**2), count))
+
+
+def _by_distance(name: Name, baseline: str, found: Sequence[Summary]) -> list[tuple[Value, ...]]:
+    """A row a distance; the last of `found` is the expected cosine, of which the mean alone is shown."""
+    label, role, width = name
+    *measured, (_, expected, _) = found
+    count = measured[0][0].astype(int).tolist()
+    fixed: list[list[Value]] = [[value] * len(count) for value in (label, role, baseline)]
+    spreads = [cells(column) for _, *both in measured for column in both]
+    distances = list(range(1, len(count) + 1))
+    return turned([*fixed, distances, count, *spreads, cells(expected), [width] * len(count)])
 
 
 def _distances(rows: Doubles) -> Doubles:
     """|a − b| of every two rows, from their differences: a product would lose what near-equal rows differ by."""
     found = np.zeros((len(rows), len(rows)))
     for n, row in enumerate(rows):
-        found[n, n + 1 :] = np.linalg.norm(rows[n + 1 :] - row, axis=1)
+        difference = rows[n + 1 :] - row
+        found[n, n + 1 :] = np.sqrt(np.einsum("ij,ij->i", difference, difference))
     return found + found.T
 
 
@@ -148,15 +177,16 @@ def _group_rows(models: Sequence[Model], stack: Stack) -> Iterator[tuple[Value, 
         here = [n for n, name in enumerate(stack.layers) if name == layer]
         if len(here) < 2:
             continue
-        found = pairwise(stack.rows[here])
+        square = np.ix_(here, here)
+        found = stack.cosines[square], stack.pearsons[square], _distances(stack.rows[here])
         labels, share = [stack.owners[n] for n in here], stack.from_mean[here]
         for one, other in combinations_with_replacement(members, 2):
-            cells = _between(labels, members[one], members[other])
-            if cells.any() and (EVERY not in (one, other) or one == other):
-                numbers = [mean_std(found[metric][cells]) for metric in ("cosine", "centred_cosine", "l2")]
+            chosen = _between(labels, members[one], members[other])
+            if chosen.any() and (EVERY not in (one, other) or one == other):
+                numbers = [mean_std(table[chosen]) for table in found]
                 spreads = [value for _, *pair in numbers for value in pair]
-                last = mean_std(np.outer(share, share)[cells])[1], stack.width
-                yield (stack.role.value, layer, one, other, int(cells.sum()), *spreads, *last)
+                last = mean_std(np.outer(share, share)[chosen])[1], stack.width
+                yield (stack.role.value, layer, one, other, int(chosen.sum()), *spreads, *last)
 
 
 def _between(labels: Sequence[str], one: set[str], other: set[str]) -> np.ndarray:

@@ -118,14 +118,16 @@ def _centred(values: Numbers) -> NDArray[np.float64]:
 
 def _read(collected: Collected, pairs: Sequence[Beside]) -> list[Read]:
     arrays = read_windows(collected, pairs)
+    fine = {key: measurable(array) for key, array in arrays.items()}
     found = []
     for pair in pairs:
         if pair.slots is None or not pair.alike:
             continue
-        x, y = arrays[pair.a.label, pair.slots[0]], arrays[pair.b.label, pair.slots[1]]
+        keys = (pair.a.label, pair.slots[0]), (pair.b.label, pair.slots[1])
+        x, y = (arrays[key] for key in keys)
         if not x.size:
             continue
-        if measurable(x, y):
+        if all(fine[key] for key in keys):
             found.append(Read(pair, x, y))
         else:
             collected.leave_out(f"{pair}: values that are not finite")

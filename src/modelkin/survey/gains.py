@@ -61,7 +61,7 @@ def gain_table(stacks: Sequence[Stack]) -> Table:
         title="Gains by layer",
         caption=f"{counted(len(rows), 'vector')} ({roles}), as the models apply them, in float64; std is the "
         "population's, cv is std / |mean|, and l2_of_ones, √n, is the length of a vector of ones, where gains begin.",
-        strangers="strangers' gains have like means, spreads and lengths, and grow alike with depth: none of this is "
+        strangers="like means, spreads and lengths, which grow alike with depth: none of this is "
         "evidence, and a scale can be moved into the next matrix without changing the model",
         columns=GAINS,
         rows=tuple(rows),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,12 @@ class Beside:
     facing_a: Places
     facing_b: Places
 
+    @cached_property
+    def renumbered(self) -> Doubles | None:
+        """Pearson of all facing layers in every renumbering, (renumberings, facing): 0 where a layer has none."""
+        both = self.null.both("pearson", self.a.label, self.b.label)
+        return at_layers(*both, self.facing_a, self.facing_b) if both else None
+
 
 def renumberings(null: Null) -> int:
     """In how many orders of the axes every pair is looked at; 0 where no pair may be."""
@@ -67,17 +74,16 @@ def null_of(collected: Collected, stack: Stack, purpose: str = "") -> Null:
     labels = [label for label in stack.labels if allowed[label]]
     if len(labels) < 2:
         return Null({metric: {} for metric in METRICS})
-    depths = sorted(len(stack.places(label)) for label in labels)[-2:]
+    other, deepest = sorted(len(stack.places(label)) for label in labels)[-2:]
+    room = deepest + other // 2  # every offset leaves half of the shallower model, so no more can run into each other
     purpose = f"{purpose or stack.role} {stack.width}"
     numbering = collected.rng(purpose).permutation(stack.width)
-    centred = stack.rows - stack.mean[:, None]
-    rows = {"cosine": divided(centred, stack.l2[:, None]), "pearson": stack.patterns}
     parts: dict[str, dict[str, Shifted]] = {metric: {} for metric in METRICS}
     for label in labels:
-        for metric in METRICS:
-            # The same renumberings for both metrics; every model has its own.
-            rng = collected.rng(f"{purpose} {label}")
-            parts[metric][label] = shifted(rows[metric][stack.places(label)], numbering, sum(depths), rng)
+        # Every model is renumbered in its own way.
+        places, rng = stack.places(label), collected.rng(f"{purpose} {label}")
+        patterns = shifted(stack.patterns[places], numbering, room, rng)
+        parts["pearson"][label], parts["cosine"][label] = patterns, patterns.scaled(stack.from_pattern[places])
     return Null(parts)
 
 
@@ -196,11 +202,9 @@ def _products(units: Doubles, i: Places, j: Places) -> Doubles:
 def facing_pvalues(it: Beside) -> Doubles:
     """Adjusted for all facing layers of the role; NaN where there is none."""
     found = np.full(it.facing_a.size, np.nan)
-    both = it.null.both("pearson", it.a.label, it.b.label)
-    if both:
-        usable = both[0].used[it.facing_a] & both[1].used[it.facing_b]
-        if usable.any():
-            found[usable] = adjusted(at_layers(*both, it.facing_a[usable], it.facing_b[usable]))
+    usable = np.isfinite(it.stack.pearsons[it.i[it.facing_a], it.j[it.facing_b]])
+    if it.renumbered is not None and usable.any():
+        found[usable] = adjusted(it.renumbered[:, usable])
     return found
 
 
@@ -243,10 +247,12 @@ def _diagonal_pvalues(
     """Of the mean over facing layers, and of how far it stands above the mean of the rest."""
     both = it.null.both(metric, it.a.label, it.b.label)
     known = np.isfinite(values)
-    if both is None or not (known & on).any():
+    if both is None or it.renumbered is None or not (known & on).any():
         return None, None
     usable = known[it.facing_a, it.facing_b]
-    facing = at_layers(*both, it.facing_a[usable], it.facing_b[usable]).sum(axis=1)
+    i, j = it.i[it.facing_a], it.j[it.facing_b]
+    lengths = it.stack.from_pattern[i] * it.stack.from_pattern[j] if metric == "cosine" else np.ones(usable.size)
+    facing = it.renumbered @ np.where(usable, lengths, 0.0)
     inside, outside = int(usable.sum()), int((known & ~on).sum())
     if not outside:
         return pvalue(facing / inside), None

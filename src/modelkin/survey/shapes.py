@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from modelkin.records import Table, Value
+from modelkin.survey.bins import BINS, histogram
 from modelkin.survey.cells import cell, cells, counted, listed, turned
 from modelkin.survey.layer_pairs import Beside
-from modelkin.survey.reading import Collected
+from modelkin.survey.reading import Collected, Model, slot_of
 from modelkin.survey.vectors import Doubles, Stack, divided
 
 COMPONENTS = 3
-BINS = 60
 SURFACE = 100  # dimensions
 BARS = (13, 13, 12, 12)  # dimensions of each quartile
 QUARTILES = (
@@ -33,11 +33,21 @@ class Components:
     shares: Doubles
 
 
-def components(rows: Doubles) -> Components:
-    """Principal components of rows (n, d): the mean row is taken away; the largest score of each is made positive."""
-    moved = rows - rows.mean(axis=0)
-    last = [max(0, len(rows) - COMPONENTS), len(rows) - 1]
-    products = moved @ moved.T
+def products_of(rows: Doubles) -> tuple[Doubles, Doubles]:
+    """Inner products of rows (n, d) less the mean row: of rows as they are, and of rows without their own means.
+
+    A row is its own mean and a rest that sums to nothing, so the first are the second and a product of numbers.
+    """
+    own = rows.mean(axis=1)
+    rest = rows - own[:, None]
+    rest -= rest.mean(axis=0)
+    centred, moved = rest @ rest.T, own - own.mean()
+    return centred + rows.shape[1] * np.outer(moved, moved), centred
+
+
+def components(products: Doubles) -> Components:
+    """Principal components of rows by their inner products (n, n); the largest score of each is made positive."""
+    last = [max(0, len(products) - COMPONENTS), len(products) - 1]
     values, vectors = eigh(products, subset_by_index=last)
     values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
     scores = vectors * np.sqrt(values)
@@ -62,8 +72,8 @@ def pca_tables(collected: Collected, stacks: Sequence[Stack]) -> list[Table]:
     kept = [name for name, use in zip(names, usable, strict=True) if use]
     scores: list[tuple[Value, ...]] = []
     explained: list[tuple[Value, ...]] = []
-    for centred, vectors in (("no", rows[usable]), ("yes", _without_means(rows[usable]))):
-        found = components(vectors)
+    for centred, products in zip(("no", "yes"), products_of(rows[usable]), strict=True):
+        found = components(products)
         padded = np.full((len(kept), COMPONENTS), np.nan)
         padded[:, : found.scores.shape[1]] = found.scores
         scores += [(centred, *name, *cells(row)) for name, row in zip(kept, padded, strict=True)]
@@ -93,14 +103,15 @@ def pca_tables(collected: Collected, stacks: Sequence[Stack]) -> list[Table]:
     ]
 
 
-def ridge_table(stacks: Sequence[Stack]) -> Table:
-    rows = [row for stack in stacks for row in _ridges(stack)]
+def ridge_table(collected: Collected, stacks: Sequence[Stack]) -> Table:
+    models = {model.label: model for model in collected.models}
+    rows = [row for stack in stacks for row in _ridges(stack, models)]
     return Table(
         name="ridges",
         title="How the values of each layer are spread",
-        caption=f"Densities over {BINS} equal bins from the smallest to the largest value of every vector; nothing is "
-        "clipped.",
-        strangers="ridges of strangers look alike: they show scale and spread, not order",
+        caption=f"Densities over at most {BINS} equal bins from the smallest to the largest value of every vector, "
+        "each a whole number of steps of its number format wide; nothing is clipped.",
+        strangers="ridges that look alike: they show scale and spread, not order",
         columns=("model", "role", "layer", "left", "right", "density"),
         rows=tuple(rows),
     )
@@ -120,7 +131,7 @@ def surface_table(stacks: Sequence[Stack]) -> Table:
         title="The first dimensions, layer by layer",
         caption=f"The first {SURFACE} dimensions (all where there are fewer) of every vector: chosen by number, not "
         "sampled.",
-        strangers="ridges along the depth are habits of one model; between strangers they lie at other dimensions",
+        strangers="ridges along the depth, habits of each model, lie at other dimensions",
         columns=("model", "role", "layer", "dimension", "value"),
         rows=tuple(turned(columns)),
     )
@@ -161,19 +172,18 @@ def _keys(stack: Stack) -> list[tuple[str, str, str]]:
     return [(label, stack.role.value, layer) for label, layer in zip(stack.owners, stack.layers, strict=True)]
 
 
-def _without_means(rows: Doubles) -> Doubles:
-    return np.asarray(rows - rows.mean(axis=1, keepdims=True))
-
-
 def _correlations(scores: Doubles, length: Doubles) -> Doubles:
     moved, other = scores - scores.mean(axis=0), length - length.mean()
     return divided(other @ moved, np.linalg.norm(moved, axis=0) * np.linalg.norm(other))
 
 
-def _ridges(stack: Stack) -> Iterator[tuple[Value, ...]]:
+def _ridges(stack: Stack, models: Mapping[str, Model]) -> Iterator[tuple[Value, ...]]:
     for key, row in zip(_keys(stack), stack.rows, strict=True):
         if np.isfinite(row[0]):
-            density, edges = np.histogram(row, BINS, density=True)
+            label, _, layer = key
+            anatomy = models[label].anatomy
+            offset = (anatomy.facts.gain_offset or 0.0) if stack.role.is_gain else 0.0
+            density, edges = histogram(row, anatomy.dtype(slot_of(stack.role, layer)), offset)
             bars = zip(edges[:-1].tolist(), edges[1:].tolist(), density.tolist(), strict=True)
             yield from ((*key, left, right, height) for left, right, height in bars)
 

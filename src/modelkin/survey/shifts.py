@@ -33,7 +33,13 @@ class Shifted:
     spectra: Spectra
     width: int
     used: NDArray[np.bool_]
-    room: int  # layers of the deepest two models together: shifts of layers never run into each other
+    room: int  # layers and zeros after them: as many that no layers meet which an offset does not bring together
+
+    def scaled(self, lengths: Doubles) -> Shifted:
+        """Every vector times its length; a vector without one (NaN) is left out. Saves transforming them anew."""
+        used = np.isfinite(lengths)
+        spectra = self.spectra * np.where(used, lengths, 0.0)[:, None]
+        return Shifted(spectra, self.width, used, self.room)
 
     @cached_property
     def by_layer(self) -> Spectra:
@@ -45,7 +51,7 @@ def orbits(width: int) -> int:
     return -(-FEWEST // width)
 
 
-def shifted(rows: Doubles, numbering: NDArray[np.intp], depths: int, rng: np.random.Generator) -> Shifted:
+def shifted(rows: Doubles, numbering: NDArray[np.intp], room: int, rng: np.random.Generator) -> Shifted:
     """rows (layers, d), each already without its mean; a row with NaN is left out.
 
     `numbering` is one random order of the axes, the same for all models: neighbours must not be neighbours by habit.
@@ -55,7 +61,7 @@ def shifted(rows: Doubles, numbering: NDArray[np.intp], depths: int, rng: np.ran
     width = rows.shape[1]
     orders = [np.arange(width), *(rng.permutation(width) for _ in range(orbits(width) - 1))]
     spectra = np.asarray(rfft(np.stack([clean[:, order] for order in orders]), axis=2))
-    return Shifted(spectra, width, used, next_fast_len(depths))
+    return Shifted(spectra, width, used, next_fast_len(room))
 
 
 def at_layers(a: Shifted, b: Shifted, rows_a: Places, rows_b: Places) -> Doubles:

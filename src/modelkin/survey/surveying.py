@@ -76,7 +76,8 @@ def vector_tables(found: Collected, measured: Sequence[Stack]) -> tuple[list[Tab
     """What vectors give: within each model, and between every two of one width."""
     if not measured:
         return [], []
-    made = [gain_table(measured), baseline_table(found, measured), ridge_table(measured), surface_table(measured)]
+    made = [gain_table(measured), baseline_table(found, measured)]
+    made += [ridge_table(found, measured), surface_table(measured)]
     made += pca_tables(found, measured)
     between, matrices = _between(found, measured) if len(found.models) > 1 else ([], [])
     return [*made, *between, *_differences(found, measured)], matrices

@@ -43,7 +43,7 @@ def vocabulary_table(collected: Collected) -> list[Table]:
             "both. high_ids: tokens of the larger vocabulary beyond the last id of the smaller.",
             strangers="vocabularies learnt apart from like text share a third to a half of their tokens, and ids of "
             "shared tokens correlate (0.45 has been published), because frequent tokens come first in both; the same "
-            "tokenizer may be taken over without a weight. No fact here speaks for descent.",
+            "tokenizer may be taken over without a weight: no fact here speaks for descent",
             columns=COLUMNS,
             rows=tuple(rows),
         )

@@ -87,6 +87,11 @@ class Stack:
         return divided(self.mean * np.sqrt(self.width), self.l2)
 
     @cached_property
+    def from_pattern(self) -> Doubles:
+        """The share that its deviations from the mean make up: s / sqrt(m² + s²)."""
+        return divided(self.std * np.sqrt(self.width), self.l2)
+
+    @cached_property
     def directions(self) -> Doubles:
         """Every row over its length: inner products are cosines."""
         return divided(self.rows, self.l2[:, None])

@@ -29,8 +29,8 @@ COLUMNS = (
 )  # fmt: skip
 STRANGERS = (
     "cosine and pearson near 0, within a few times 1/√n; rel_rmse √2 or more where both have one scale; z between −2 "
-    "and 2 in 19 of 20 rows, p evenly spread; bytes_equal no. published_z is centred cosine times √n, which is a "
-    "standard score only if all n values were independent: routers of strangers have been published with 9."
+    "and 2 in 19 of 20 rows, p evenly spread; bytes_equal no; published_z, the centred cosine times √n, would be a "
+    "standard score only if all n values were independent, and routers of strangers have been published with one of 9"
 )
 
 Row = tuple[Value, ...]

@@ -199,7 +199,9 @@ def _why_not_cleared(found: Tally, quick: bool) -> str | None:
 
 
 def _related(found: Tally, sentence: str, kinds: tuple[Kind, ...]) -> Verdict:
-    log10 = min((log10_adjusted(answer) for answer in found.rejecting), default=None)
+    # There is no chance in equal bytes, whatever the rows show too.
+    counted = () if "identical" in kinds else found.rejecting
+    log10 = min((log10_adjusted(answer) for answer in counted), default=None)
     grade: Literal["A", "B"] = "A"
     seen = (found.unmasked,) if found.unmasked is not None and found.is_recognised else ()
     if seen and log10 is None and found.byte_equal is None:

@@ -307,6 +307,6 @@ def test_heads_that_both_models_repeat_are_no_second_find() -> None:
     rng, found = np.random.default_rng(4), []
     for _ in range(60):
         left, right = rng.normal(size=(2, 16, 24)).astype(np.float32)
-        view = View("value rows", "", tuple(("0", "0", left, right) for _ in range(8)))
+        view = View("value rows", "", tuple(("0", "0", left, right) for _ in range(8)), 24)
         found.append(_counted(view, rng).significance.log10_pvalue)
     assert min(found) > -4  # three finds in every head would give 1e-6

@@ -77,6 +77,17 @@ def test_an_answer_without_grade_has_compared_nothing() -> None:
     assert unsound.statistic < sound.statistic
 
 
+def test_what_was_read_is_told_where_nothing_counts() -> None:
+    tainted = covered([answer(question, grade=None) for question in QUESTIONS], frozenset({Role.GATE, Role.UP}))
+    one = anatomy()
+    held = sum(np.prod(one.shape(slot)) for slot in one.slots if slot.role in (Role.GATE, Role.UP))
+    share = round(100 * held / one.checkpoint.parameters)
+    assert tainted.observed == (
+        f"no part in a way that counts; rows were read of matrices that hold {share} % of the parameters"
+    )
+    assert covered([answer("neurons")]).observed.startswith("parts that hold ")
+
+
 def test_what_could_not_be_asked_is_named_with_the_reason() -> None:
     reason = "the model has no tokenizer"
     found = covered([answer("neurons"), Unanswered("hidden-axes-by-embeddings", reason)])

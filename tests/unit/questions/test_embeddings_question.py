@@ -131,6 +131,21 @@ def test_dead_and_broken_rows_are_left_out(tmp_path: Path) -> None:
     assert by_head.observed.endswith("by 64 shared tokens (head)")
 
 
+def test_a_code_is_no_embedding(tmp_path: Path) -> None:
+    """Bits of a hash of the token, the same for everybody: no order of the axes gives them away, but two numbers do."""
+    code = np.sign(np.random.default_rng(9).normal(size=floats(0)[EMBEDDING].shape)).astype(np.float32)
+    a, b = (
+        spoken(tmp_path / str(i), {n: t for n, t in floats(i).items() if n != HEAD} | {EMBEDDING: (i + 1) * code})
+        for i in range(2)
+    )
+    found = ask(EMBEDDINGS, a, b, "standard")
+    assert (found.log10_pvalue or 0) < -20
+    assert found.grade is None
+    assert [it.held for it in found.assumptions if "is no code" in it.text] == [False]
+    plain = ask(EMBEDDINGS, spoken(tmp_path / "c", floats(0)), spoken(tmp_path / "d", floats(1)), "standard")
+    assert not any("is no code" in it.text for it in plain.assumptions)
+
+
 def test_what_cannot_be_asked(tmp_path: Path) -> None:
     a = spoken(tmp_path / "a", floats(0))
     mute = built(tmp_path / "b", floats(1))

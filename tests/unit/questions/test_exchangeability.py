@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,17 @@ from scipy.linalg import hadamard
 from mlp_models import Arrays, layered, written
 from modelkin.compare import CompareOptions, compare
 from modelkin.demo import bundled
-from modelkin.questions.exchangeability import Zeros, index_means_nothing, zeros, zeros_apart
+from modelkin.questions.exchangeability import (
+    Zeros,
+    follow_no_index,
+    in_no_order,
+    index_means_nothing,
+    zeros,
+    zeros_apart,
+)
 from modelkin.records import Comparison, Evidence
 from modelkin.sources import ReadOptions
+from modelkin.stats import traits
 
 Fill = Callable[[str, NDArray[np.float32]], NDArray[np.float32]]
 LAYERS, NEURONS, WIDTH = 6, 256, 64
@@ -57,8 +66,13 @@ def filled(tensors: Arrays, fill: Fill) -> Arrays:
     }
 
 
-def compared(tmp_path: Path, a: Arrays, b: Arrays, budget: str) -> Comparison:
-    folders = written(tmp_path / "a", a), written(tmp_path / "b", b)
+def compared(
+    tmp_path: Path, a: Arrays, b: Arrays, budget: str, config: Mapping[str, int] | None = None, experts: int = 0
+) -> Comparison:
+    folders = written(tmp_path / "a", a, experts), written(tmp_path / "b", b, experts)
+    for folder in folders:
+        file = folder / "config.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | dict(config or {})))
     options = CompareOptions(budget, reading=ReadOptions(cache=False))  # type: ignore[arg-type]
     return compare(str(folders[0]), str(folders[1]), options)
 
@@ -77,6 +91,69 @@ def failed(comparison: Comparison) -> list[str]:
 def test_strangers_by_construction_are_not_related(tmp_path: Path, fill: Fill, budget: str) -> None:
     a, b = (filled(layered(seed, LAYERS, NEURONS, WIDTH), fill) for seed in (1, 2))
     assert compared(tmp_path, a, b, budget).verdict.outcome == "undecided"
+
+
+def starting(*parts: str, shift: int = 0, layers: range = range(LAYERS)) -> Fill:
+    """From an identity, shifted by `shift` from layer to layer, in some projections of some layers."""
+
+    def fill(name: str, array: NDArray[np.float32]) -> NDArray[np.float32]:
+        layer = int(name.split(".")[2])
+        if layer not in layers or not any(part in name for part in parts):
+            return array
+        rows, columns = array.shape
+        return 0.3 * array + 3 * ((np.arange(rows)[:, None] + shift * layer) % columns == np.arange(columns))
+
+    return fill
+
+
+MLP, FIRST = ("gate_proj", "up_proj"), range(1)
+HEADS = {"num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 16}
+
+
+@pytest.mark.parametrize(
+    "fill",
+    [
+        starting(*MLP, shift=7),
+        starting(*MLP, layers=FIRST),
+        starting("up_proj", shift=7),
+        starting("down_proj", shift=7),
+        starting("v_proj"),
+        starting("o_proj"),
+        starting("v_proj", shift=7),
+        starting("o_proj", shift=7),
+        starting("v_proj", layers=FIRST),
+    ],
+    ids=["shifted", "one layer", "up", "down", "values", "o", "values shifted", "o shifted", "values of one layer"],
+)
+def test_strangers_that_start_from_an_identity_are_not_related(tmp_path: Path, fill: Fill) -> None:
+    a, b = (filled(layered(seed, LAYERS, NEURONS, WIDTH), fill) for seed in (1, 2))
+    assert compared(tmp_path, a, b, "full", HEADS).verdict.outcome in ("undecided", "unrelated")
+
+
+@pytest.mark.parametrize("budget", ["quick", "standard", "full"])
+def test_strangers_of_one_layer_are_not_related(tmp_path: Path, budget: str) -> None:
+    a, b = (filled(layered(seed, 1, NEURONS, WIDTH), from_identity) for seed in (1, 2))
+    assert compared(tmp_path, a, b, budget).verdict.outcome == "undecided"
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        3 * np.eye(16, WIDTH),
+        hadamard(WIDTH)[:16],
+        np.cos(np.pi * (np.arange(WIDTH) + 0.5) * np.arange(1, 17)[:, None] / WIDTH),
+    ],
+    ids=["identity", "hadamard", "cosines"],
+)
+def test_strangers_whose_routers_start_from_a_formula_are_not_related(
+    tmp_path: Path, formula: NDArray[np.float64]
+) -> None:
+    sides = [layered(seed, LAYERS, 32, WIDTH, experts=16) for seed in (1, 2)]
+    for side in sides:
+        side |= {name: 0.3 * array + formula for name, array in side.items() if name.endswith("mlp.gate.weight")}
+    comparison = compared(tmp_path, *sides, "standard", experts=16)
+    assert comparison.verdict.outcome != "related"
+    assert "experts" in failed(comparison)
 
 
 @pytest.mark.parametrize("fill", [masked(0.05), masked(0.5)], ids=["5 %", "50 %"])
@@ -156,3 +233,33 @@ def test_one_model_whose_index_means_nothing_is_enough() -> None:
     assert index_means_nothing(plain, pinned, rng).held is True
     assert index_means_nothing(pinned, pinned, rng).held is False
     assert index_means_nothing(pinned[:1], pinned[:1], rng).held is None
+
+
+def test_what_does_not_hold_reads_plainly() -> None:
+    """Every text follows "this does not hold:"."""
+    rng = np.random.default_rng(10)
+    pinned = list(rng.normal(size=(4, 32, 40)) + 9 * np.eye(32, 40))
+    mask = rng.random((32, 40)) < 0.5
+    (zero,) = zeros_apart([zeros(*(rng.normal(size=(2, 32, 40)) * mask))])
+    sized = list(rng.normal(size=(4, 32, 40)) * np.linspace(3, 1, 32)[:, None])
+    checks = [
+        index_means_nothing(pinned, pinned, rng),
+        follow_no_index([traits([x]) for x in pinned], [traits([x]) for x in pinned], rng),
+        in_no_order(sized, sized, rng),
+        zero,
+    ]
+    assert [check.held for check in checks] == [False] * 4
+    assert [check.text.partition(" (")[0] for check in checks] == [
+        "rows stand in no order that the architecture fixes, in one model at least",
+        "what a row holds is independent of its index, in one model at least",
+        "neurons stand in any order of size, in one model at least",
+        "the zeros of rows at equal index stand in places of their own",
+    ]
+
+
+def test_one_model_whose_rows_follow_nothing_is_enough() -> None:
+    rng = np.random.default_rng(11)
+    plain, pinned = (traits([rng.normal(size=(32, 40)) + weight * np.eye(32, 40)]) for weight in (0, 9))
+    assert follow_no_index([plain], [pinned], rng).held is True
+    assert follow_no_index([pinned], [pinned], rng).held is False
+    assert follow_no_index([pinned], [traits([np.ones((8, 4))])], rng).held is None

@@ -86,6 +86,18 @@ def test_trained_strangers_show_none_by_a_wide_margin(trained: dict[str, Reading
         assert angles < SAME_ANGLES - 0.3
 
 
+def test_every_number_stands_beside_what_it_is_between_strangers(trained: dict[str, Readings]) -> None:
+    answer = rearranged(*list(trained.values())[:2])
+    assert isinstance(answer, Evidence)
+    observed, strangers = answer.observed.split("; "), answer.strangers.split("; ")
+    assert len(observed) == len(strangers) == 2
+    words = (("norm gains", "distance"), ("angles", "agreement"))
+    for mine, theirs, (name, unit) in zip(observed, strangers, words, strict=True):
+        assert mine.startswith(name)
+        assert theirs.startswith(f"{name}: {unit}")
+        assert f"{unit} " in mine
+
+
 def test_what_stands_in_its_place_was_not_rearranged(trained: dict[str, Readings]) -> None:
     found = asked(trained["dune"], trained["dune"])
     assert found.statistic == 0

@@ -145,6 +145,38 @@ def test_a_failed_assumption_is_told() -> None:
     assert squeezed("positions are not fixed in the family") in squeezed(page).replace("·", "")
 
 
+def test_a_count_that_does_not_count_is_not_shown() -> None:
+    page = " ".join(render(comparison_page(comparison(CASES["undecided"])), width=110).split())
+    assert "252 of 256" not in page
+    assert "does not count: what it rests on does not hold" in page
+    assert "2 of 256 found themselves" in page  # a sound answer keeps its own
+
+
+def test_equal_bytes_have_no_p() -> None:
+    answers = [*CASES["identical"][:1], *CASES["related"]]
+    case = comparison(answers)
+    assert (case.verdict.pvalue, case.verdict.log10_pvalue, case.verdict.grade) == (None, None, "A")
+    assert "p ≤" not in render(comparison_page(case), width=110)
+
+
+def test_layers_that_share_some_neurons_are_not_said_to_match_none() -> None:
+    """The map looks at few rows; among all neurons some are the same."""
+    mapped = [(str(i), str(i) if i == 2 else "") for i in range(24)]
+    found = tuple(LayerFinding(a, b, 16.0, 16, -13.0 if a else -0.3) for b, a in mapped)
+    some = tuple(LayerFinding(str(i), str(i), 20.0, 512, -13.0 if i < 4 else -0.2) for i in range(24))
+    answers: list[Answer] = [
+        evidence("layer-map", "neurons", -40.0, per_layer=found),
+        evidence("every-neuron", "neurons", -90.0, per_layer=some),
+    ]
+    page = render(comparison_page(comparison(answers)), width=110)
+    assert "layers 0–1 of B share some neurons with layers 0–1 of A" in page
+    assert "layer 3 of B shares some neurons with layer 3 of A" in page
+    assert "layer 2 of B matches layer 2 of A" in page
+    assert "layers 4–23 of B match none of A" in page
+    assert "layers 4–23 of A match none of B" in page
+    assert "layers 0–1 of B match none" not in page
+
+
 def test_unrelated_says_what_would_have_been_noticed() -> None:
     page = render(comparison_page(comparison(CASES["unrelated"])), width=80)
     assert "correlation of 0.04 or more would have been noticed 99 times" in page

@@ -97,6 +97,14 @@ def test_neurons_left_empty_in_every_layer_are_left_out() -> None:
     assert found.pvalue > 0.01
 
 
+def test_heads_that_a_formula_fills_are_compared_with_the_same_head_of_other_layers() -> None:
+    """Of an identity over all heads no two heads of a layer have anything in common."""
+    heads = 0.3 * np.random.default_rng(10).normal(size=(3, 4, 16, 64)) + 3 * np.eye(64).reshape(4, 16, 64)
+    sets, kinds = list(heads.reshape(12, 16, 64)), list(range(4)) * 3
+    assert index_meaning(sets, np.random.default_rng(11)).pvalue >= 1e-3  # which is not noticed
+    assert index_meaning(sets, np.random.default_rng(11), kinds=kinds).pvalue < 1e-3
+
+
 @pytest.mark.parametrize("sets", [[], [np.ones((4, 3))], [np.ones((4, 3)), np.ones((4, 3))], [np.eye(3), np.eye(5)]])
 def test_too_little_says_nothing(sets: list[Floats]) -> None:
     found = index_meaning(sets, np.random.default_rng(0))

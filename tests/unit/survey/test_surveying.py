@@ -187,9 +187,16 @@ def test_principal_components_against_svd(three):
 def test_ridges_hold_every_value_and_integrate_to_one(three):
     models, survey = three
     rows = [r for r in records(survey, "ridges") if (r["model"], r["role"], r["layer"]) == ("m0", "input_norm", "2")]
+    values = gain(models[0], 2)
     assert sum((r["right"] - r["left"]) * r["density"] for r in rows) == pytest.approx(1)
-    assert rows[0]["left"] == gain(models[0], 2).min()
-    assert rows[-1]["right"] == gain(models[0], 2).max()
+    assert [r["right"] for r in rows[:-1]] == [r["left"] for r in rows[1:]]
+    for row in rows:
+        on_an_edge = np.mean((values == row["left"]) | (values == row["right"]))
+        inside = np.mean((values > row["left"]) & (values < row["right"])) + on_an_edge / 2
+        assert (row["right"] - row["left"]) * row["density"] == pytest.approx(inside)
+    # None is empty at an end: the axis runs from the least to the greatest value.
+    assert rows[0]["density"] > 0
+    assert rows[-1]["density"] > 0
 
 
 def test_quartile_bars_come_from_the_layer_of_highest_cosine(three):

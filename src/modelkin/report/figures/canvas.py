@@ -191,12 +191,27 @@ def line_style(place: int) -> dict[str, Any]:
     }
 
 
+def nested_style(place: int, count: int) -> dict[str, Any]:
+    """The same, the earlier of `count` lines the broader: a copy drawn over its original leaves an edge of it."""
+    extra = min(4, count - 1 - place)
+    return line_style(place) | {"linewidth": 1.5 + 0.9 * extra, "markersize": 4 + 1.5 * extra}
+
+
 def layer_ticks(panel: Axes, layers: Sequence[str], axis: str = "x", most: int = 8) -> None:
     """Names of layers at their places: as many as can be read."""
     step = max(1, -(-len(layers) // most))
     places = range(0, len(layers), step)
     setter = panel.set_xticks if axis == "x" else panel.set_yticks
     setter(list(places), [layers[place] for place in places])
+
+
+def whole_steps(panel: Axes) -> None:
+    """A logarithmic axis of counts: 1, 2, 5, 10, written out."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=9))
+    panel.yaxis.set_major_formatter("{x:,.4g}")
+    panel.yaxis.set_minor_formatter(NullFormatter())
 
 
 def without_pattern(panel: Axes, places: Any, expected: Any) -> None:
@@ -234,7 +249,15 @@ def side_bar(panel: Axes, image: Any) -> Any:
     from matplotlib.ticker import MaxNLocator
 
     figure: Any = panel.figure
-    return figure.colorbar(image, ax=panel, shrink=0.9, ticks=MaxNLocator(4))
+    bar = figure.colorbar(image, ax=panel, shrink=0.9, ticks=MaxNLocator(4))
+    bar.ax.tick_params(axis="y", labelsize=9)
+    return bar
+
+
+def ink_on(image: Any, value: float) -> str:
+    """Black or white, whichever can be read on the colour of a value."""
+    red, green, blue, _ = image.cmap(image.norm(value))
+    return "white" if 0.3 * red + 0.59 * green + 0.11 * blue < 0.5 else "black"
 
 
 def heat(panel: Axes, values: Any, norm: Normalize, cmap: str) -> Any:

@@ -23,6 +23,7 @@ from modelkin.report.figures.canvas import (
 )
 from modelkin.report.figures.rows import (
     Numbers,
+    counted,
     decimals,
     distinct,
     grouped,
@@ -30,6 +31,7 @@ from modelkin.report.figures.rows import (
     mean,
     null_said,
     numbers,
+    pair_name,
     span,
     texts,
     values,
@@ -55,8 +57,8 @@ def first_layer(survey: Survey) -> Iterator[Picture]:
         pearson_bands(panels[1], numbers(table, "width").tolist())
         legend_over(figure, panels)
         caption = (
-            f"{role}: inside {len(_models(table))} models. Solid: the first layer with the one at this distance. "
-            f"Dotted: mean over all pairs of layers at this distance. {_odd_one_out(table)} Broad grey: "
+            f"{role}: inside {counted(len(_models(table)), 'model')}. Solid: the first layer with the one at this "
+            f"distance. Dotted: mean over all pairs of layers at this distance. {_odd_one_out(table)} Broad grey: "
             "what means and spreads alone give for the same pairs of layers; grey band: the Pearson of one pair of "
             f"layers for 95 of 100 strangers. {null_said(table)}"
         )
@@ -149,27 +151,29 @@ def pairs_at_one_layer(survey: Survey) -> Iterator[Picture]:
         middles = [one.rows[len(one.rows) // 2] for _, one in pairs]
         cell = [dict(zip(table.columns, row, strict=True)) for row in middles]
         names = [
-            f"{a} · {b}\n{row['layer_a']} · {row['layer_b']}" for ((a, b), _), row in zip(pairs, cell, strict=True)
+            f"{pair_name(a, b, row['known'])}\nlayers {row['layer_a']} · {row['layer_b']}"
+            for ((a, b), _), row in zip(pairs, cell, strict=True)
         ]
         figure, panels = page(2, 1, names_room(names, across=0.08), sharey=True)
         at = np.arange(len(pairs))
-        for panel, metric, tint in ((panels[0], "cosine", colour(5)), (panels[1], "pearson", colour(0))):
-            panel.barh(at, [_number(row[metric]) for row in cell], 0.6, color=tint)
+        # Near 1 everywhere: bars from zero would hide how near.
+        panels[0].plot([_number(row["cosine"]) for row in cell], at, "D", color=colour(1), ms=8, label="cosine")
+        panels[1].barh(at, [_number(row["pearson"]) for row in cell], 0.6, color=colour(0))
+        for panel, metric in zip(panels, ("cosine", "pearson"), strict=True):
             panel.set_xlabel(dict(METRICS)[metric])
         expected = [_number(row["expected_cosine"]) for row in cell]
-        panels[0].plot(expected, at, "|", color="black", ms=16, mew=2, label="from means alone")
+        panels[0].plot(expected, at, "|", color="black", ms=18, mew=2, label="cosine from means alone")
         half = [BEYOND / np.sqrt(max(1.0, _number(row["n"]) - 1)) for row in cell]
         panels[1].errorbar(
-            np.zeros(len(at)), at, xerr=half, fmt="none", color="black", capsize=4, label="strangers, 95 %"
+            np.zeros(len(at)), at, xerr=half, fmt="none", color="black", capsize=4, label="Pearson of strangers, 95 %"
         )
         panels[0].set_yticks(at, names, fontsize=8)
         panels[0].invert_yaxis()
-        for panel in panels:
-            panel.legend(loc="lower right")
+        legend_over(figure, panels)
         caption = (
-            f"{role}: {len(pairs)} pairs of models, each at the middle of its facing layers (named on the left). "
-            "Black: what means and "
-            "standard deviations alone give for the cosine, and where the Pearson of 95 of 100 strangers lies."
+            f"{role}: {counted(len(pairs), 'pair')} of models, each at the middle of its facing layers (named on the "
+            "left). Black: what means and standard deviations alone give for the cosine, and where the Pearson of 95 "
+            "of 100 strangers lies."
         )
         yield Picture(f"experiment-3-pairs.{role}", f"All pairs at one layer: {role}", caption, figure, (table,))
 

@@ -18,6 +18,7 @@ from modelkin.report.figures.canvas import (
     layer_ticks,
     legend_over,
     line_style,
+    nested_style,
     norm_along,
     page,
     pearson_bands,
@@ -94,15 +95,16 @@ def components(survey: Survey) -> Iterator[Picture]:
     for (role,), table in grouped(survey.table("pca"), "role"):
         kinds = [kind for kind in ("no", "yes") if kind in distinct(table, "centred")]
         figure, panels = page(
-            len(kinds), 1, Room(left=0.0, right=0.94, below=0.03, across=0.08), subplot_kw={"projection": "3d"}
+            len(kinds), 1, Room(left=0.01, right=0.94, below=0.04, across=0.1), subplot_kw={"projection": "3d"}
         )
         said = []
         for panel, kind in zip(panels, kinds, strict=True):
             shares = _explained(explained, kind, role)
             said.append(_draw_components(panel, where(table, centred=kind), models, kind, shares))
-        panels[0].legend(loc="upper left")
+        legend_over(figure, panels)
         caption = (
-            f"{role}: every point is a layer, {span(distinct(table, 'layer'))}; large marks: first and last layer. "
+            f"{role}: every point is a layer, {span(distinct(table, 'layer'))}; large marks: the first layer full, the "
+            "last one open. "
             f"The components are those of {of} together, of which {role} is drawn here. "
             f"{' '.join(said)} "
             f"{null_said(table)}"
@@ -130,14 +132,17 @@ def _draw_components(
 ) -> str:
     for model in distinct(table, "model"):
         points = np.array([numbers(where(table, model=model), f"pc{i}") for i in (1, 2, 3)])
-        style = line_style(models.index(model) if model in models else 0)
-        panel.plot(*points, label=model, **{**style, "linewidth": 0.7})
-        panel.scatter(*points[:, [0, -1]], color=style["color"], marker=style["marker"], s=90, depthshade=False)
+        style = nested_style(models.index(model) if model in models else 0, len(models))
+        panel.plot(*points, label=model, **style | {"linewidth": style["linewidth"] / 2})
+        ends = {"marker": style["marker"], "s": 12 * style["markersize"] ** 1.3, "depthshade": False}
+        panel.scatter(*points[:, :1], color=style["color"], **ends)
+        panel.scatter(*points[:, -1:], facecolors="white", edgecolors=style["color"], linewidths=2, **ends)
     labels = [f"PC{i}" + (f" ({shares[str(i)][0]:.1%})" if str(i) in shares else "") for i in (1, 2, 3)]
-    panel.set_xlabel(labels[0])
-    panel.set_ylabel(labels[1])
-    panel.set_zlabel(labels[2])
-    panel.locator_params(nbins=5)
+    panel.set_xlabel(labels[0], labelpad=8)
+    panel.set_ylabel(labels[1], labelpad=10)
+    panel.set_zlabel(labels[2], labelpad=8)
+    panel.tick_params(labelsize=9)
+    panel.locator_params(nbins=4)
     what = "each layer's mean taken off" if kind == "yes" else "gains as they are"
     panel.set_title(what, loc="left")
     likeness = shares.get("1", (0.0, float("nan")))[1]
@@ -146,13 +151,15 @@ def _draw_components(
 
 def statistics(survey: Survey) -> Iterator[Picture]:
     """Figure 8 and the scale section: mean, spread, extremes, norm and coefficient of variation by layer."""
+    models = distinct(survey.table("gains"), "model")
     for (role,), table in grouped(survey.table("gains"), "role"):
         figure, panels = page(3, 2)
         for panel, (column, title) in zip(panels, (*STATISTICS, ("cv", "std / |mean|")), strict=True):
-            for place, model in enumerate(distinct(survey.table("gains"), "model")):
+            for place, model in enumerate(models):
                 one = where(table, model=model)
                 if one.rows:
-                    panel.plot(np.arange(len(one.rows)), numbers(one, column), label=model, **line_style(place))
+                    style = nested_style(place, len(models))
+                    panel.plot(np.arange(len(one.rows)), numbers(one, column), label=model, **style)
                 if column == "l2" and one.rows:
                     panel.plot(np.arange(len(one.rows)), numbers(one, "l2_of_ones"), color=NULL_COLOUR, ls="--", lw=1.2)
             longest = max((distinct(one, "layer") for _, one in grouped(table, "model")), key=len)
@@ -165,9 +172,8 @@ def statistics(survey: Survey) -> Iterator[Picture]:
         n = listed([f"{int(count):,}" for count in sorted(set(numbers(table, "n")))])
         caption = (
             f"{role}: all {n} gains of each layer, {span(distinct(table, 'layer'))}. Dashed: where training starts, "
-            "gains of one and their L2 "
-            "norm, the square root of their number. A common scale can be moved into the next matrix: it is no "
-            f"evidence. {null_said(table)}"
+            "gains of one and their L2 norm, the square root of their number. Lines of models named first are the "
+            f"broader, so that copies show. {null_said(table)}"
         )
         yield Picture(f"figure-08-gains.{role}", f"Gains by layer: {role}", caption, figure, (table,))
 
@@ -217,7 +223,7 @@ def input_minus_post(survey: Survey) -> Iterator[Picture]:
     layers = distinct(table, "layer")
     for place, ((model,), one) in enumerate(grouped(table, "model")):
         at, middle, spread_of = _at(one, layers), numbers(one, "mean"), numbers(one, "std")
-        panels[0].plot(at, middle, label=model, **line_style(place))
+        panels[0].plot(at, middle, label=model, **nested_style(place, len(distinct(table, "model"))))
         panels[0].fill_between(at, middle - spread_of, middle + spread_of, color=colour(place), alpha=0.12, lw=0)
     said = _draw_pairs(panels[1], pairs, layers)
     hidden = {model.label: model.hidden or 0 for model in survey.models}

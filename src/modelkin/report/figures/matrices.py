@@ -11,10 +11,12 @@ from modelkin.records import Matrix, Survey
 from modelkin.report.figures.canvas import (
     ACROSS,
     ALONG,
+    SLIDE,
     Picture,
     Room,
     empty_rest,
     heat,
+    ink_on,
     layer_ticks,
     norm_across,
     norm_along,
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 ROLES = 2  # to a page of layers
 PAGES = 4  # layers of one role drawn at most; the tables have all
 WRITTEN = 9  # a number in each cell up to so many rows
+DIGIT_WIDTH = 0.65  # of a letter's height, with a little room around
+SMALLEST_LETTERS = 5.0  # points
 READ = ("cosine", "centred_cosine", "rel_l2")  # the metrics whose cells carry numbers
 
 
@@ -129,19 +133,24 @@ def _draw(panel: Axes, matrix: Matrix) -> None:
 
 
 def _write_cells(panel: Axes, found: np.ndarray, same: np.ndarray, image: object) -> None:
+    """As large as the cells allow; where that is too small to read, the colours alone are left."""
     digits = decimals(np.where(same, np.nan, found))
-    for (i, j), value in np.ndenumerate(found):
-        if np.isfinite(value) and not same[i, j]:
-            red, green, blue, _ = image.cmap(image.norm(value))  # type: ignore[attr-defined]
-            ink = "white" if 0.3 * red + 0.59 * green + 0.11 * blue < 0.5 else "black"
-            panel.text(
-                j, i, _short(value, digits), ha="center", va="center", color=ink, fontsize=8 if len(found) < 5 else 6
-            )
+    shown = {at: _short(value, digits) for at, value in np.ndenumerate(found) if np.isfinite(value) and not same[at]}
+    size = min(10.0, _cell_points(panel, found) / (DIGIT_WIDTH * max(map(len, shown.values()), default=1)))
+    for (i, j), text in shown.items() if size >= SMALLEST_LETTERS else ():
+        panel.text(j, i, text, ha="center", va="center", color=ink_on(image, float(found[i, j])), fontsize=size)
+
+
+def _cell_points(panel: Axes, found: np.ndarray) -> float:
+    """The width of a cell on the page; a colour bar, added later, takes a fifth of the panel."""
+    return float(0.8 * panel.get_position().width * SLIDE[0] * 72 / found.shape[1])
 
 
 def _short(value: float, digits: int) -> str:
     """At least three digits in the width of a cell, and as many as tell the cells apart."""
     if abs(value) >= 10:
         return f"{value:.0f}"
-    written = f"{value:.{digits}f}"
-    return written.replace("0.", ".", 1) if written.lstrip("-").startswith("0.") else written
+    written = f"{value:.{digits}f}".replace("-", "−")
+    if written.lstrip("−").startswith("0."):
+        return written.replace("0.", ".", 1)
+    return written[:-1] if set(written) <= set("−1.0") else written  # 1.0000 in the room of .9992

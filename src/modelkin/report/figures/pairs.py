@@ -29,9 +29,11 @@ from modelkin.report.figures.canvas import (
     shape_for,
     shared_bar,
     side_bar,
+    whole_steps,
 )
 from modelkin.report.figures.rows import (
     cells,
+    counted,
     distinct,
     grouped,
     has,
@@ -41,6 +43,7 @@ from modelkin.report.figures.rows import (
     named_parts,
     null_said,
     numbers,
+    pair_name,
     safe,
     span,
     texts,
@@ -52,6 +55,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PER_PAGE = 6
+EARLY = 0.13  # of a line: halves that agree stay side by side
+_HALVES: tuple[dict[str, Any], ...] = (
+    {"marker": "o", "color": colour(0), "label": "early half"},
+    {"marker": "D", "color": colour(1), "label": "late half"},
+)
 
 
 def bars(survey: Survey) -> Iterator[Picture]:
@@ -247,9 +255,8 @@ def _page_of_pairs(survey: Survey, role: str, matrices: list[Matrix], name: str,
         bar.set_ticks(ticks, labels=[f"{tick:.2g}" for tick in ticks])
         bar.ax.minorticks_off()
     caption = (
-        f"{role}: {len(matrices)} pairs of models, every layer of one against every layer of the other, one colour "
-        "scale "
-        "that covers all "
+        f"{role}: {counted(len(matrices), 'pair')} of models, every layer of one against every layer of the other, one "
+        "colour scale that covers all "
         f"cells{'' if reach is None else f', linear within ±{reach:.3g} (95 of 100 strangers), logarithmic beyond'}. "
         f"{null_said(matrices[0])}"
     )
@@ -322,6 +329,8 @@ def _draw_line_kinds(panels: list[Axes], table: Table) -> None:
         if any(np.isfinite(found).any() for found in drawn):
             panel.set_yscale("log")
             panel.plot([], [], color=NULL_COLOUR, ls=dash, label=name)
+            if panel is panels[2]:
+                whole_steps(panel)
         else:
             some = np.nansum(numbers(table, "changed")) > 0
             in_words(panel, "no steps to count between\nthese number formats" if some else "no value differs")
@@ -337,33 +346,37 @@ def decay(survey: Survey) -> Iterator[Picture]:
     curves = survey.table("curves")
     for role in distinct(curves, "role"):
         pairs = list(grouped(where(curves, role=role), "a", "b"))
-        names = [f"{a} · {b}" for (a, b), _ in pairs]
+        names = [pair_name(a, b, values(one, "known")[0]) for (a, b), one in pairs]
         figure, panels = page(2, 1, names_room(names, across=0.08), sharey=True)
         for place, (_, table) in enumerate(pairs):
             half = (len(table.rows) + 1) // 2  # as in the table of layer pairs
             for panel, metric in zip(panels, ("cosine", "pearson"), strict=True):
                 found = numbers(table, metric)
                 ends = mean(found[:half]), mean(found[half:])
-                panel.plot(ends, [place, place], color=NULL_COLOUR, lw=1)
-                panel.plot(
-                    ends[0], place, marker="o", color=colour(0), ls="", label="early half" if not place else None
-                )
-                panel.plot(ends[1], place, marker="D", color=colour(1), ls="", label="late half" if not place else None)
+                panel.plot(ends, [place - EARLY, place + EARLY], color=NULL_COLOUR, lw=1)
+                for end, at, style in zip(ends, (place - EARLY, place + EARLY), _HALVES, strict=True):
+                    panel.plot(end, at, ls="", **style | {"label": None if place else style["label"]})
             expected = numbers(table, "expected_cosine")
-            for part, marker in ((expected[:half], "o"), (expected[half:], "D")):
-                panels[0].plot(mean(part), place, marker=marker, mfc="none", color=NULL_COLOUR, ms=10, ls="")
-            spread_of = BEYOND / np.sqrt(numbers(table, "n")[:1] - 1)
-            panels[1].barh(place, 2 * spread_of, 0.6, -spread_of, color=NULL_COLOUR, alpha=0.25)
+            for part, at, style in zip(
+                (expected[:half], expected[half:]), (place - EARLY, place + EARLY), _HALVES, strict=True
+            ):
+                name = None if place else f"{style['label']}, cosine from means alone"
+                panels[0].plot(
+                    mean(part), at, marker=style["marker"], mfc="none", color="black", ms=10, ls="", label=name
+                )
+            spread_of = float(BEYOND / np.sqrt(numbers(table, "n")[0] - 1))
+            name = None if place else "Pearson of strangers, 95 %"
+            panels[1].barh(place, 2 * spread_of, 0.6, -spread_of, color=NULL_COLOUR, alpha=0.25, label=name)
+            panels[1].update_datalim([(-1.2 * spread_of, place), (1.2 * spread_of, place)])
         panels[0].set_yticks(range(len(pairs)), names, fontsize=9)
         panels[0].invert_yaxis()
         panels[0].set_xlabel("mean cosine")
         panels[1].set_xlabel("mean Pearson")
-        panels[0].legend(loc="best")
+        legend_over(figure, panels)
         caption = (
-            f"{role}: means over the first and the second half of the facing layers of {len(pairs)} pairs. Open grey "
-            "marks: the "
-            "cosine that means and standard deviations alone give for the same layers; a decay that they show too is "
-            "one of scale. "
-            "Grey bars: where the Pearson of one layer lies for 95 of 100 strangers."
+            f"{role}: means over the first and the second half of the facing layers of {counted(len(pairs), 'pair')}; "
+            "the late half lies a little lower. Open marks: the cosine that means and standard deviations alone give "
+            "for the same layers; a decay that they show too is one of scale. Grey bars: where the Pearson of one "
+            "layer lies for 95 of 100 strangers."
         )
         yield Picture(f"decay.{role}", f"Early and late layers: {role}", caption, figure, (where(curves, role=role),))

@@ -112,6 +112,15 @@ def null_said(part: Table | Matrix) -> str:
     return f"Between strangers: {part.strangers.rstrip('.')}."
 
 
+def counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def pair_name(a: str, b: str, known: object) -> str:
+    """Two models, and what is known of them without measuring."""
+    return f"{a} · {b}\nknown: {known}" if known else f"{a} · {b}"
+
+
 def listed(names: Sequence[str], most: int = 8) -> str:
     shown = list(names) if len(names) <= most else [*names[: most - 1], f"{len(names) - most + 1} more"]
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else "none"

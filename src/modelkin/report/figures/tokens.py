@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from modelkin.records import Survey, Table
-from modelkin.report.figures.canvas import NULL_COLOUR, Picture, Room, colour, names_room, page
-from modelkin.report.figures.rows import grouped, has, null_said, numbers, safe, values, where
+from modelkin.report.figures.canvas import NULL_COLOUR, Picture, Room, colour, legend_over, names_room, page
+from modelkin.report.figures.rows import counted, grouped, has, null_said, numbers, safe, values, where
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+NARROW = 0.05  # of the axis: what is closer together is enlarged
 LINES = (
     ("random_pairs_a", "two tokens of the first model", 2),
     ("random_pairs_b", "two tokens of the second model", 3),
@@ -61,7 +62,21 @@ def _histogram(panel: Axes, found: np.ndarray, tint: str, label: str) -> None:
         if high - low < 1e-9:
             low, high = low - 0.05, high + 0.05
         said = f"{known.size} {label}, mean {known.mean():.5g}, standard deviation {known.std():.2g}"
-        panel.hist(known, bins=min(60, max(20, known.size // 6)), range=(low, high), color=tint, alpha=0.7, label=said)
+        style: dict[str, Any] = {"bins": min(60, max(20, known.size // 6)), "color": tint, "alpha": 0.7}
+        panel.hist(known, range=(low, high), label=said, **style)
+        if NARROW * (high - low) > np.ptp(known) > 0:
+            _enlarged(panel, known, low, high, style)
+
+
+def _enlarged(panel: Axes, known: np.ndarray, low: float, high: float, style: dict[str, Any]) -> None:
+    """Cosines that lie close together, as those of relatives do, once more on an axis of their own."""
+    right = known.mean() > (low + high) / 2
+    inset = panel.inset_axes((0.26 if right else 0.4, 0.34, 0.5, 0.44))
+    inset.hist(known, **style)
+    inset.locator_params(nbins=4)
+    inset.ticklabel_format(useOffset=False)
+    inset.tick_params(labelsize=9)
+    inset.set_title("the same, enlarged", fontsize=10)
 
 
 def _line(panel: Axes, value: float, name: str, tint: str) -> None:
@@ -93,25 +108,29 @@ def vocabularies(survey: Survey) -> Iterator[Picture]:
             [facts.get(fact, np.nan) for _, facts in pairs],
             at,
             "oD"[fact == "overlap"],
+            ms=11 if fact == "jaccard" else 8,  # the later mark on one point lies inside the earlier
             color=colour(place),
             label=name,
         )
     same = [facts.get("same_ids", np.nan) / max(1.0, facts.get("shared", np.nan)) for _, facts in pairs]
-    panels[1].plot(same, at, "s", color=colour(0), label="same id, of shared")
-    for fact, marker, place in (("id_pearson", "o", 0), ("merges.order", "D", 1)):
-        panels[2].plot(
-            [facts.get(fact, np.nan) for _, facts in pairs], at, marker, color=colour(place), label=_SAID[fact]
-        )
+    panels[1].plot(same, at, "s", ms=4, color=colour(0), label="same id, of shared")
+    for fact, marker, size, place in (("id_pearson", "o", 11, 0), ("merges.order", "D", 6, 1)):
+        found = np.array([facts.get(fact, np.nan) for _, facts in pairs])
+        panels[2].plot(found, at, marker, ms=size, color=colour(place), label=_SAID[fact])
     panels[0].set_yticks(at, names, fontsize=9)
     panels[0].invert_yaxis()
     for panel, title in zip(panels, ("tokens", "shares", "order of ids and merges"), strict=True):
         panel.set_title(title, loc="left")
-        panel.legend(loc="lower left", fontsize=8, framealpha=0.95)
+    legend_over(figure, panels)
     for panel in panels[1:]:
         panel.set_xlim(-0.05, 1.05)
     low = np.nanmin([facts.get("id_pearson", np.nan) for _, facts in pairs] + [0.0])
     panels[2].set_xlim(min(-0.05, low - 0.05), 1.05)
-    caption = f"{table.caption} {null_said(table)}"
+    caption = (
+        f"{counted(len(pairs), 'pair')} of vocabularies, ordinary tokens matched by their bytes, so that another "
+        "spelling of a space is no difference; all other facts are in the table. "
+        f"{null_said(table)}"
+    )
     yield Picture("tokenizer", "What the vocabularies share", caption, figure, (table,))
 
 
