@@ -44,8 +44,7 @@ def kinds(comparison: Comparison) -> list[str]:
 @pytest.mark.parametrize("child", ["heath", "birch", "amber"])
 def test_descendants_are_related_beyond_any_doubt(child: str, budget: str) -> None:
     verdict = compared("dune", child, budget).verdict
-    direction = "a->b" if (child, budget) == ("amber", "standard") else "unknown"  # layers were counted twice
-    assert (verdict.outcome, verdict.grade, verdict.direction) == ("related", "A", direction)
+    assert (verdict.outcome, verdict.grade, verdict.direction) == ("related", "A", "unknown")
     assert verdict.log10_pvalue is not None
     assert verdict.log10_pvalue < -12
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from modelkin.alignment import Alignment, HeldOut
+from modelkin.alignment.rows import row_facts
 from modelkin.questions.controls import CAP, ENOUGH, Controls, counts_of, pair_class, shape_of, shipped, structural
 from modelkin.questions.question import CannotAsk
 from modelkin.records import Assumption, Evidence, LayerFinding, Null
@@ -41,13 +42,14 @@ def answer(alignment: Alignment, controls: Controls | None = None) -> Evidence:
         raise CannotAsk("; ".join(alignment.reasons) or "no layer could be judged by a rotation that others taught")
     known, digest = shipped() if controls is None else (controls, "given")
     weighed = _weighed(alignment, known)
+    free = _not_by_chance(alignment)
     counts = counts_of(alignment.held_out)
     neurons = sum(found.n for found in alignment.held_out)
     layers = len(alignment.held_out)
     return Evidence(
         question=ID,
         index_set="neurons",
-        grade=weighed.grade,
+        grade=None if free.held is False else weighed.grade,
         statistic=float(counts.two),
         pvalue=None if weighed.log10_pvalue is None else 10.0**weighed.log10_pvalue,
         log10_pvalue=weighed.log10_pvalue,
@@ -58,8 +60,26 @@ def answer(alignment: Alignment, controls: Controls | None = None) -> Evidence:
         f"by two ways of looking alike, {counts.three} by three",
         strangers=weighed.strangers,
         per_layer=tuple(_finding(found) for found in alignment.held_out),
-        assumptions=tuple(Assumption(text) for text in (*weighed.remarks, f"controls: sha256 {digest[:12]}")),
+        assumptions=(
+            *(Assumption(text) for text in (*weighed.remarks, f"controls: sha256 {digest[:12]}")),
+            free,
+        ),
     )
+
+
+def _not_by_chance(alignment: Alignment) -> Assumption:
+    """One model whose rows training alone has filled is enough: nobody recognises them by a formula."""
+    facts = [row_facts(side) for side in (alignment.a, alignment.b)]
+    text = "rows are not filled by a formula, in one model at least"
+    known = [(who, found) for who, found in zip("AB", facts, strict=True) if found is not None]
+    if len(known) < 2:
+        return Assumption(f"{text} (not checked)")
+    shown = " and ".join(
+        f"{found.tied:.2f} between what opens and what feeds a neuron, {found.few_places:.0%} of a row in its largest "
+        f"eighth in {who}"
+        for who, found in known
+    )
+    return Assumption(f"{text} ({shown})", not all(found.tells_by_chance for _, found in known))
 
 
 def _weighed(alignment: Alignment, controls: Controls) -> Weighed:

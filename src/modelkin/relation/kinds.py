@@ -43,7 +43,7 @@ class Findings:
 
 def kinds(found: Findings) -> tuple[KindFound, ...]:
     if found.complete and not found.disguises and all(fact.same == 1 for fact in found.facts):
-        return (_all_equal(found.facts),)
+        return (_renumbered(found.tokens) or _all_equal(found.facts),)
     shape = [kind for kind in (_merge(found), _obfuscated(found), *_structure(found)) if kind]
     if _shared_init(found):
         return (*shape, _seed(found))
@@ -66,6 +66,14 @@ def _all_equal(facts: Sequence[TensorFact]) -> KindFound:
         return KindFound("identical", None, "every tensor is the same to the bit", strangers)
     formats = sorted({f"{fact.dtype_a} and {fact.dtype_b}" for fact in facts if fact.dtype_a != fact.dtype_b})
     return KindFound("re-encoded", None, f"the same values, stored as {', '.join(formats)}", strangers)
+
+
+def _renumbered(tokens: TokenFacts | None) -> KindFound | None:
+    """The same model whose tokens have other numbers: the same rows, in another order."""
+    if tokens is None or not tokens.moved_ids:
+        return None
+    why = f"every value is the same, but {tokens.moved_ids} of {tokens.shared} tokens have another number"
+    return KindFound("obfuscated", None, why, "two models trained apart share no matrix")
 
 
 def _continued(found: Findings) -> bool:

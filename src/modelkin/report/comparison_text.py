@@ -228,7 +228,7 @@ def _in_part(comparison: Comparison, pairs: Sequence[Pair]) -> list[Pair]:
     alone = {b for b, a in pairs if a is None}
     answers = [a for a in comparison.answers if isinstance(a, Evidence) and a.question == "every-neuron" and a.grade]
     findings = [finding for answer in answers for finding in answer.per_layer if finding.b in alone and finding.a]
-    seen = [f for f in findings if f.log10_pvalue is not None and f.log10_pvalue <= math.log10(COUNTS)]
+    seen = [f for f in findings if f.log10_pvalue is not None and f.log10_pvalue <= math.log10(COUNTS["A"])]
     return [(finding.b, finding.a) for finding in seen]
 
 
