@@ -130,9 +130,16 @@ def test_commands_fail_in_a_sentence(arguments: list[str]) -> None:
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
 
 
+def _hears_interrupts() -> None:
+    """Whoever starts the tests in the background has their children ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_an_interrupted_run_ends_at_once_and_leaves_no_half_folder(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "zoo.train", "--tiny", "--workers", "1", "--out", str(tmp_path)]
-    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    running = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=_hears_interrupts
+    )
     assert running.stderr
     while "step 1 of" not in running.stderr.readline():
         assert running.poll() is None
