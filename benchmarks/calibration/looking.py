@@ -9,9 +9,9 @@ from importlib import import_module
 
 from modelkin.questions import Pair
 from modelkin.records import Answer
+from modelkin.sampling.budget import Room
 from modelkin.sources.protocol import Progress
-from modelkin.unmasking import Unmasked, unmask
-from modelkin.verdict.policy import SETS_NEEDED, tally
+from modelkin.unmasking import Unmasked, all_in_place, unmask
 
 COMPARE, STEP = import_module("modelkin.compare"), "unmask"  # `modelkin.compare` itself is the function
 
@@ -28,14 +28,14 @@ class Looks:
         self._seen = Unmasked()
         self._cost = 0.0
 
-    def __call__(self, pair: Pair, found: Sequence[Answer], progress: Progress) -> Unmasked:
+    def __call__(self, pair: Pair, found: Sequence[Answer], room: Room, progress: Progress) -> Unmasked:
         """Weights that agree in their places by what `full` found are not looked at, whatever was seen before."""
         models = pair.a.checkpoint.id, pair.b.checkpoint.id
-        if self._models == models and len(tally(found).sets) < SETS_NEEDED:
+        if self._models == models and not all_in_place(found):
             self.spared = self._cost
             return self._seen
         began = time.perf_counter()
-        seen = unmask(pair, found, progress)
+        seen = unmask(pair, found, room, progress)
         if seen.alignment is not None:
             self._models, self._seen, self._cost = models, seen, time.perf_counter() - began
         return seen

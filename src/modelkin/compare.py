@@ -285,7 +285,7 @@ def _spared(found: Sequence[Answer]) -> dict[str, str]:
 
 def _something_asked(pair: Pair, found: Sequence[Answer]) -> None:
     """That two files or tensors differ is no answer: rows must have been compared, or something be the same."""
-    given = [answer for answer in found if isinstance(answer, Evidence)]
+    given = [answer for answer in found if isinstance(answer, Evidence) and answer.index_set != "none"]
     if any(answer.index_set not in ("files", "tensors") or answer.statistic for answer in given):
         return
     reasons = "; ".join(dict.fromkeys(a.unanswered for a in found if isinstance(a, Unanswered)))

@@ -36,9 +36,8 @@ class Unmasked:
 
 
 def unmask(pair: Pair, found: Sequence[Answer], room: Room, progress: Progress) -> Unmasked:
-    """`found`: the answers so far. Where all that was asked agrees in its place, nothing was rearranged."""
-    seen = tally(found)
-    if len(seen.sets) >= SETS_NEEDED and not seen.quiet_sets:
+    """`found`: the answers so far."""
+    if all_in_place(found):
         return Unmasked(Unanswered(unmasked.ID, IN_PLACE))
     needed = bytes_needed(pair.a, pair.b)
     if not room.has(needed):
@@ -52,3 +51,9 @@ def unmask(pair: Pair, found: Sequence[Answer], room: Room, progress: Progress) 
         return Unmasked(unmasked.answer(alignment), alignment, beside)
     except CannotAsk as reason:
         return Unmasked(Unanswered(unmasked.ID, str(reason)), None, beside)
+
+
+def all_in_place(found: Sequence[Answer]) -> bool:
+    """Whether all that was asked agrees in its place: then nothing was rearranged."""
+    seen = tally(found)
+    return len(seen.sets) >= SETS_NEEDED and not seen.quiet_sets

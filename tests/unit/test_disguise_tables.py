@@ -351,13 +351,16 @@ def test_a_disguised_model_of_the_package_is_found_and_kept_as_a_row(tmp_path: P
 def test_what_other_comparisons_read_is_not_taken_from_the_budget() -> None:
     from benchmarks.calibration.comparing import Models
 
-    from modelkin.sampling.budget import STANDARD_BYTES, bytes_left
+    from modelkin.sampling.budget import STANDARD_BYTES, Room
 
     models = Models(demo.HERE / "models")
-    model = models["dune"]
-    model.read(next(iter(model.slots)))
-    assert bytes_left(model) < STANDARD_BYTES
-    assert bytes_left(models["dune"]) == STANDARD_BYTES
+    a, b = models["dune"], models["grove"]
+    a.read(next(iter(a.slots)))
+    room = Room.of(a, b, limited=True)
+    assert room.has((STANDARD_BYTES, STANDARD_BYTES))
+    b.read(next(iter(b.slots)))
+    assert not room.has((STANDARD_BYTES, STANDARD_BYTES))
+    assert Room.of(a, b, limited=False).has((STANDARD_BYTES, 2 * STANDARD_BYTES))
 
 
 def test_disguises_are_looked_for_once_a_pair() -> None:
@@ -365,21 +368,23 @@ def test_disguises_are_looked_for_once_a_pair() -> None:
     from benchmarks.calibration.looking import COMPARE, Looks, one_look
 
     from modelkin.questions import Pair
+    from modelkin.sampling.budget import Room
     from modelkin.sources.protocol import no_progress
     from modelkin.unmasking import unmask
 
     models, looks = Models(demo.HERE / "models"), Looks()
     pair, other = Pair(models["dune"], models["grove"], 0, "standard"), Pair(models["dune"], models["heath"], 0, "full")
+    room = Room.of(pair.a, pair.b, limited=True)
     with one_look(looks):
         assert COMPARE.unmask is looks
-        first = looks(pair, [], no_progress)
+        first = looks(pair, [], room, no_progress)
         assert looks.spared == 0.0
     with one_look(looks):
-        assert looks(pair, [], no_progress) is first
+        assert looks(pair, [], room, no_progress) is first
         assert looks.spared > 0.0
     assert COMPARE.unmask is unmask
     with one_look(looks):
-        assert looks(other, [], no_progress) is not first
+        assert looks(other, [], Room.of(other.a, other.b, limited=False), no_progress) is not first
         assert looks.spared == 0.0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modelkin.records import Evidence, Relation, Shared, Unanswered
+from modelkin.records import Evidence, LayerFinding, Relation, Shared, Unanswered
 from modelkin.records.relation import KindFound
 from modelkin.records.terms import Direction, Kind
 from modelkin.verdict import judge
@@ -69,9 +69,22 @@ def test_exact_evidence_of_one_set_keeps_its_grade_beside_a_disguise() -> None:
     assert kinds(plain) == ["component-reuse"]
 
 
-def test_a_failed_assumption_of_exact_questions_does_not_taint_stage_five() -> None:
-    verdict = judge([yes(GAINS, assumptions=FAILS), no(NEURONS), seen()], alignment=TURNED)
-    assert (verdict.outcome, verdict.grade) == ("related", "B")
+def test_rows_that_a_formula_fills_are_recognised_between_strangers_too() -> None:
+    verdict = judge([yes(NEURONS, assumptions=FAILS), no(GAINS), seen()], alignment=TURNED)
+    assert (verdict.outcome, verdict.grade) == ("undecided", None)
+
+
+def test_all_in_place_but_one_set_rearranged_is_a_disguise_too() -> None:
+    verdict = judge([yes(GAINS), yes("attention"), no(NEURONS), seen()], alignment=TURNED)
+    assert (verdict.grade, kinds(verdict)) == ("A", ["obfuscated"])
+
+
+def test_gains_moved_into_matrices_are_no_random_start() -> None:
+    layers = tuple(LayerFinding(str(i), str(i), 224.0, 224, None, 0.995) for i in range(6))
+    rows = [no(GAINS), yes(NEURONS), yes(EMBEDDINGS)]
+    assert kinds(judge([*rows, seen(per_layer=layers)], alignment=IN_PLACE)) == ["undetermined"]
+    far = tuple(LayerFinding(str(i), str(i), 224.0, 224, None, 0.6) for i in range(6))
+    assert kinds(judge([*rows, seen(per_layer=far)], alignment=IN_PLACE)) == ["shared-init"]
 
 
 def test_a_relation_makes_no_verdict() -> None:
