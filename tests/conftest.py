@@ -13,6 +13,9 @@ from hypothesis import settings
 settings.register_profile("modelkin", deadline=None)  # a busy machine is no failure
 settings.load_profile("modelkin")
 
+# Two processes run the tests: threads of the linear algebra library would only wait for each other.
+os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
 # huggingface_hub reads its settings when it is first imported, so they are made before anything else.
 _HOME = tempfile.mkdtemp(prefix="modelkin-tests-")
 os.environ |= {"HF_HOME": _HOME, "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
