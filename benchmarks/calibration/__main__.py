@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.calibration import __doc__ as about
 from benchmarks.calibration.results import HERE
+from zoo.commands import run as as_command
 
 PAGE = HERE.with_suffix(".md")
 
@@ -70,10 +70,4 @@ def _publish(given: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on from here", file=sys.stderr)
-        sys.exit(130)
-    except (OSError, ValueError) as error:
-        sys.exit(str(error))
+    as_command(main)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.yardsticks import __doc__ as about
+from zoo.commands import run as as_command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,10 +53,4 @@ def _chosen(names: str, known: Sequence[str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on from here", file=sys.stderr)
-        sys.exit(130)
-    except (OSError, ValueError) as error:
-        sys.exit(str(error))
+    as_command(main)

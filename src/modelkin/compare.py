@@ -27,6 +27,7 @@ from modelkin.parties import party, with_claims_weighed
 from modelkin.planning import plan_lines
 from modelkin.questions import (
     QUESTIONS,
+    QUICK_STAGES,
     CannotAsk,
     Cuts,
     Pair,
@@ -66,7 +67,6 @@ from modelkin.unmasking import Unmasked, unmask
 from modelkin.verdict import POLICY, adjusted, judge
 from modelkin.verdict.policy import tally
 
-QUICK_STAGES = (1, 2)  # asked by every budget, from rows that the record keeps
 KEPT = "the files, layers and tensors that were finished are kept, and the same command goes on from there"
 Arrays = dict[Cut, Floats]
 Further = tuple[Anatomy, ...]

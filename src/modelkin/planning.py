@@ -8,7 +8,7 @@ from itertools import chain
 from modelkin.alignment import bytes_needed
 from modelkin.fingerprints import PROBE, PROBES, weights
 from modelkin.inspection import SMALL_FILE
-from modelkin.questions import QUESTIONS, CannotAsk, Cuts, Pair, every_neuron
+from modelkin.questions import QUESTIONS, QUICK_STAGES, CannotAsk, Cuts, Pair, every_neuron
 from modelkin.questions.copies import ID as COPIES
 from modelkin.questions.identity import worth_hashing
 from modelkin.questions.stored_tensors import is_nameless, sides_of
@@ -19,7 +19,6 @@ from modelkin.sampling.budget import STANDARD_BYTES, whole
 from modelkin.sampling.readings import bytes_of, transfer_of
 from modelkin.sources.local import LocalSource
 
-QUICK_STAGES = (1, 2)  # what these questions want is read together, and then what the others want
 Sizes = tuple[int, int]  # bytes of a and of b
 Wanted = Mapping[str, Cuts | Unanswered]
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
-from modelkin.compare import QUICK_STAGES, CompareOptions, ask, compare_pair, open_further, open_pair
+from modelkin.compare import CompareOptions, ask, compare_pair, open_further, open_pair
 from modelkin.errors import ModelkinError, NotFound, NothingComparable, UnreadableError
-from modelkin.questions import QUESTIONS, not_evidence
+from modelkin.questions import QUESTIONS, QUICK_STAGES, not_evidence
 from modelkin.questions.folded import MEASURE as FOLDED
 from modelkin.questions.identity import QUESTION as IDENTITY
 from modelkin.questions.identity import SAME_PLACE, Weights, contradicting_row, rows_alike, same_files

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from modelkin import planning
-from modelkin.compare import QUICK_STAGES, CompareOptions, compare, plan
+from modelkin.compare import CompareOptions, compare, plan
 from modelkin.demo import bundled
 from modelkin.demo.hub import LoopbackHub, Repository
 from modelkin.sources import ReadOptions
@@ -17,10 +16,6 @@ from modelkin.sources import ReadOptions
 def promised(line: str) -> list[int]:
     found = re.findall(r"([\d,]+)(?: bytes of the weights| of those)", line)
     return [int(number.replace(",", "")) for number in found]
-
-
-def test_both_modules_mean_the_same_by_quick() -> None:
-    assert planning.QUICK_STAGES == QUICK_STAGES
 
 
 @pytest.mark.parametrize("budget", ["quick", "standard", "full"])

@@ -8,8 +8,8 @@ import random
 import pytest
 from zoo.readings import readings
 
-from modelkin.compare import QUICK_STAGES, ask
-from modelkin.questions import QUESTIONS
+from modelkin.compare import ask
+from modelkin.questions import QUESTIONS, QUICK_STAGES
 from modelkin.records import Verdict
 from modelkin.sampling.readings import Readings
 from modelkin.verdict import adjusted, judge

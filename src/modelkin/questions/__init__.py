@@ -11,12 +11,13 @@ from modelkin.questions.layers import LAYER_MAP
 from modelkin.questions.neurons import NEURONS
 from modelkin.questions.not_evidence import not_evidence
 from modelkin.questions.pooled import POOLED
-from modelkin.questions.question import CannotAsk, Cuts, Pair, Question
+from modelkin.questions.question import QUICK_STAGES, CannotAsk, Cuts, Pair, Question
 from modelkin.questions.tokenizer import tokenizers_of
 from modelkin.questions.whole_tensors import copied_tensors
 
 __all__ = [
     "QUESTIONS",
+    "QUICK_STAGES",
     "CannotAsk",
     "Cuts",
     "Pair",

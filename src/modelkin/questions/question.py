@@ -13,6 +13,7 @@ from modelkin.records import Assumption, Cut, Evidence, IndexSet, Significance
 from modelkin.sampling.readings import Readings
 
 BudgetName = Literal["quick", "standard", "full"]
+QUICK_STAGES = (1, 2)  # asked by every budget, read together, from rows that the record keeps
 Cuts = tuple[Sequence[Cut], Sequence[Cut]]
 
 
