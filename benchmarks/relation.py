@@ -5,7 +5,8 @@
     python -m benchmarks.relation turned MODELS [MORE …]     hidden axes as they are and after random rotations
 
 MODELS is a folder of model folders, each with its truth.json, as `zoo` writes them. Parents and children have to come
-from one training run, which is one folder. Disguised models are left out: they need to be aligned first.
+from one training run, which is one folder. Disguised models are left out: they need to be aligned first. What is fitted
+is fitted on the half of the models that thresholds are set on; the other is left for scoring it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, islice
+from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,6 +26,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from zoo.checkpoints import load, save
+from zoo.lineage import halves
 
 from modelkin.architectures import Anatomy, identify
 from modelkin.inspection import open_model
@@ -67,13 +69,15 @@ def opened(folder: Path) -> Anatomy:
     return identify(open_model(str(folder), ReadOptions(), lambda *_: None))
 
 
-def truths(folder: Path) -> dict[str, dict[str, Any]]:
-    return {path.parent.name: json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("*/truth.json"))}
+def truths(folder: Path, half: str | None = None) -> dict[str, dict[str, Any]]:
+    found = {path.parent.name: json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("*/truth.json"))}
+    half_of = halves(found)
+    return {name: truth for name, truth in found.items() if half in (None, half_of[name])}
 
 
-def descents(folders: Sequence[Path], kinds: Sequence[str] | None = None) -> Iterator[Known]:
+def descents(folders: Sequence[Path], kinds: Sequence[str] | None = None, half: str | None = None) -> Iterator[Known]:
     for folder in folders:
-        found = truths(folder)
+        found = truths(folder, half)
         for name, truth in found.items():
             for parent in truth.get("parents", ()):
                 kind = (truth.get("relations") or {}).get(parent, truth["kind"])
@@ -81,16 +85,17 @@ def descents(folders: Sequence[Path], kinds: Sequence[str] | None = None) -> Ite
                     yield Known(folder / parent, folder / name, kind, _layers(truth))
 
 
-def siblings(folders: Sequence[Path]) -> Iterator[Known]:
+def siblings(folders: Sequence[Path], half: str | None = None) -> Iterator[Known]:
+    """An even sample of them."""
     for folder in folders:
         plain = {
             name: truth["parents"][0]
-            for name, truth in truths(folder).items()
+            for name, truth in truths(folder, half).items()
             if truth["kind"] in BY_DEGREE and len(truth.get("parents", ())) == 1
         }
-        for one, other in islice(combinations(plain, 2), SIBLINGS):
-            if plain[one] == plain[other]:
-                yield Known(folder / one, folder / other, "", ())
+        pairs = [(one, other) for one, other in combinations(plain, 2) if plain[one] == plain[other]]
+        for one, other in pairs[:: max(1, len(pairs) // SIBLINGS)]:
+            yield Known(folder / one, folder / other, "", ())
 
 
 def _layers(truth: dict[str, Any]) -> LayerMap:
@@ -167,7 +172,7 @@ def fit_all(folders: Sequence[Path]) -> dict[str, Fitted]:
     degree: list[tuple[Sequence[float], float, str]] = []
     order: list[tuple[Sequence[float], float, str]] = []
     apart: list[Sequence[float]] = []
-    for pair in (*descents(folders, ORDERED), *siblings(folders)):
+    for pair in (*descents(folders, ORDERED, "tune"), *siblings(folders, "tune")):
         moved, turned = features(pair)
         if moved is not None and pair.kind in BY_DEGREE:
             degree.append((moved, BY_DEGREE[pair.kind], pair.base))

@@ -133,6 +133,15 @@ def test_unrelated_needs_two_sets_with_power_and_names_the_disguise() -> None:
     assert no_suspicion(verdict)
 
 
+@pytest.mark.parametrize(("log10", "outcome"), [(-3.65, "unrelated"), (-3.75, "undecided")])
+def test_what_one_pair_of_strangers_in_a_thousand_shows_clears_nobody(log10: float, outcome: str) -> None:
+    """A fifth of the budget is the gains': 1e-3 of it is 2e-4, or 10 to the -3.7."""
+    verdict = judge([no(GAINS, log10), no(NEURONS)])
+    assert verdict.outcome == outcome
+    assert ("a pair of strangers in a thousand" in verdict.sentence) == (outcome == "undecided")
+    assert no_suspicion(verdict)
+
+
 def test_quick_clears_nobody() -> None:
     verdict = judge([no(GAINS), no(NEURONS)], budget="quick")
     assert verdict.outcome == "undecided"

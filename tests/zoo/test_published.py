@@ -57,6 +57,22 @@ def test_the_tables_of_the_readme_are_those_of_the_data() -> None:
     assert tables.main(["--check"]) == 0
 
 
+@pytest.mark.parametrize(("step", "rows"), [("narrow", "gains"), ("squeezed", "gains"), ("moe-split", "gate")])
+def test_what_pruning_kept_and_splitting_dealt_out_is_counted_by_its_map(step: str, rows: str) -> None:
+    """By a map of another run next to nothing would be found."""
+    parents = {(name, parent) for name, t in TRUTHS.items() for parent in t["parents"] if tables.step_of(name) == step}
+    pairs = [p for p in PAIRS if {(p["a"], p["b"]), (p["b"], p["a"])} & parents]
+    assert len(pairs) == len(parents) >= 8
+    columns = ("gains_k_map", "tokens_k_map", "gate_k_map", "up_k_map")
+    assert all(pair[column] for pair in pairs for column in columns)
+    size = "axes_map" if rows == "gains" else "gate_n_map"
+    assert min(total(pair[f"{rows}_k_map"]) / total(pair[size]) for pair in pairs) > 0.5
+
+
+def total(counts: str) -> int:
+    return sum(map(int, counts.split()))
+
+
 @pytest.mark.parametrize(
     ("a", "b", "direction", "kinds", "expected"),
     [

@@ -21,6 +21,7 @@ from modelkin.stats.assignment import Likeness, answerable, matches
 from modelkin.stats.rencontres import even_quantiles, log_e_value, log_rencontres_tail, total_law
 
 MOST_AXES = 1024  # assignment takes 0.15 s here and thirty times as long at 4,096
+OWN_NOISE = 0.3  # of a vector's variance: what training adds to each vector apart, and no other repeats
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +60,24 @@ def hidden_axes(left: ArrayLike, right: ArrayLike, rng: np.random.Generator, mos
     """The roll call of the hidden axes by vectors on the residual stream.  (vectors, d) twice.
 
     Vector l of both models plays the same part (a gain, a bias, the centred embedding row of a token), is rank-scored,
-    and axes are matched by the inner product of their columns. One permutation serves the whole model, so all vectors
-    that are to count go into one call. Of more than `most` axes as many are drawn at random and only these are asked.
+    and axes are matched by the inner product of their columns, with what vectors repeat of each other counted once. One
+    permutation serves the whole model, so all vectors that are to count go into one call. Of more than `most` axes as
+    many are drawn at random and only these are asked.
     """
     first, second = (rank_scores(side).T for side in matched(left, right))
-    return _called(first, second, rng, "inner", most)
+    return _called(first, second, rng, "inner", most, told_apart=_without_repeats(first, second))
+
+
+def _without_repeats(first: Floats, second: Floats) -> Floats:
+    """`first` (d, vectors) times the inverse of the vectors' covariance, shrunk.
+
+    Gains of neighbouring layers are much alike, and summed as they are they drown what tells axes apart. A covariance
+    does not depend on how axes are numbered, so the law of the count is the same.
+    """
+    vectors = first.shape[1]
+    common = (first.T @ first + second.T @ second) / 2
+    shrunk = common + OWN_NOISE * float(np.trace(common)) / max(1, vectors) * np.eye(vectors)
+    return np.linalg.solve(shrunk, first.T).T if np.any(common) else first
 
 
 def neurons(
@@ -102,13 +116,20 @@ def better_of(tests: Sequence[Significance], what: str) -> Significance:
 
 
 def _called(
-    first: Floats, second: Floats, rng: np.random.Generator, likeness: Likeness, most: int | None = None
+    first: Floats,
+    second: Floats,
+    rng: np.random.Generator,
+    likeness: Likeness,
+    most: int | None = None,
+    told_apart: Floats | None = None,
 ) -> RollCall:
+    """`told_apart` takes the place of `first` where counterparts are chosen; who can be asked, `first` itself says."""
+    choosing = first if told_apart is None else told_apart
     clear: Indices = np.flatnonzero(answerable(first, second, likeness))
     asked = clear if most is None or clear.size <= most else np.sort(rng.choice(clear, most, replace=False))
     chosen = np.full(len(first), -1, dtype=np.intp)
     if asked.size:
-        chosen[asked] = asked[matches(first[asked], second[asked], rng, likeness)]
+        chosen[asked] = asked[matches(choosing[asked], second[asked], rng, likeness)]
     fixed = int(np.count_nonzero(chosen[asked] == asked))
     dropped = len(first) - clear.size
     return RollCall(fixed, asked.size, dropped, tuple(chosen.tolist()), count_significance(fixed, asked.size))

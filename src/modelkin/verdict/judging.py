@@ -190,6 +190,8 @@ def _why_not_cleared(found: Tally, quick: bool) -> str | None:
         return words.QUICK
     if found.constant_gains:
         return words.CONSTANT
+    if found.is_between:
+        return words.BETWEEN
     seen = found.detectable is not None and found.detectable <= LARGEST_DETECTABLE
     if len(found.quiet_sets) < SETS_NEEDED or not seen:
         return words.TOO_LITTLE

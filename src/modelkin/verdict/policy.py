@@ -12,7 +12,7 @@ import msgspec
 from modelkin.records import Answer, Evidence, Unanswered
 from modelkin.stats.multiplicity import Budget
 
-POLICY = "2026-11e"
+POLICY = "2026-11f"
 ALPHA = 1e-6
 ALPHA_B = 1e-3  # of grade B, all of it for what looks through disguises
 GAINS = "hidden-axes-by-gains"
@@ -53,6 +53,7 @@ FLOORS: Mapping[str, float] = {
     "experts": CORRELATION_FLOOR,
 }
 LARGEST_DETECTABLE = 0.1
+CLEARING = 1e-3  # nobody is cleared by an answer, adjusted, that fewer pairs of strangers give
 SETS_NEEDED = 2
 NEARLY_SAME = 0.98  # a median correlation of rows that training apart from the same random numbers does not leave
 CLEAR_GAINS = 0.1  # the share of axes that must find themselves by gains before a common random start is ruled out
@@ -112,6 +113,11 @@ class Tally:
     def is_mostly_equal(self) -> bool:
         """Are most of the numbers that were looked at the same in both?"""
         return self.byte_equal is not None and self.byte_equal.statistic > self.byte_equal.n / 2
+
+    @property
+    def is_between(self) -> bool:
+        """Is an answer too rare between strangers to clear anybody, and not rare enough to be evidence?"""
+        return any(log10_adjusted(answer) <= math.log10(CLEARING) for answer in self.quiet)
 
     def is_quiet(self, question: str) -> bool:
         return any(answer.question == question for answer in self.quiet)

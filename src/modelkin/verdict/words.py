@@ -79,6 +79,10 @@ CONSTANT = (
     "It is undecided whether the two models are related: nothing beyond chance was found, but norm gains that are all "
     "the same left one comparison out, so a shared origin is not ruled out."
 )
+BETWEEN = (
+    "It is undecided whether the two models are related: nothing counts as evidence of it, but one answer is of a kind "
+    "that a pair of strangers in a thousand gives by chance, and a faint shared origin could give it too."
+)
 TOO_LITTLE = (
     "It is undecided whether the two models are related: nothing beyond chance was found, but too little could be "
     "compared to rule out a shared origin."

@@ -190,6 +190,17 @@ def test_hidden_axes_of_a_relative_are_found_whatever_the_scale() -> None:
     assert hidden_axes(rank_scores(left), rank_scores(right), rng).fixed > 200
 
 
+def test_what_all_vectors_repeat_does_not_drown_what_tells_axes_apart() -> None:
+    """Nine tenths of every vector are common to all, and of the rest the other model kept a correlation of 0.6. By the
+    plain inner product 2 of 128 find themselves; a vector whose axes differ in nothing else would be of no use."""
+    rng = np.random.default_rng(16)
+    common, own = rng.normal(size=128), rng.normal(size=(12, 128))
+    left = 3 * common + own
+    right = 3 * noisy(common, 0.6, rng) + noisy(own, 0.6, rng)
+    plain = roll_call(rank_scores(left).T, rank_scores(right).T, rng, "inner")
+    assert plain.fixed < 10 < 30 < hidden_axes(left, right, rng).fixed
+
+
 def test_of_too_many_axes_a_part_is_asked() -> None:
     rng = np.random.default_rng(16)
     left = rng.normal(size=(13, 300))
