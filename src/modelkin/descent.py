@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modelkin.alignment import Alignment, disguises, rewritten
+from modelkin.alignment import Alignment, disguises, keeps_gains, rewritten
 from modelkin.architectures import Anatomy
 from modelkin.questions import Pair
 from modelkin.records import Relation, Verdict
@@ -31,7 +31,7 @@ def descent(
     undone: tuple[str, ...] = ()
     if alignment is not None and alignment.rotation is not None:
         layers, undone = alignment.layers, disguises(alignment)
-        b = rewritten(alignment) if undone else pair.b
+        b = rewritten(alignment) if undone or _has_moved_gains(verdict, alignment) else pair.b
     inquiry = Inquiry(
         layers=layers,
         tokens=shared_tokens(pair.a, pair.b),
@@ -41,6 +41,11 @@ def descent(
         seed=pair.seed,
     )
     return relate(pair.a, b, inquiry, progress)
+
+
+def _has_moved_gains(verdict: Verdict, alignment: Alignment) -> bool:
+    """Gains that differ are gains moved into matrices only where all else says that it is one model."""
+    return [share.kind for share in verdict.kinds] == ["undetermined"] and not keeps_gains(alignment)
 
 
 def is_asked(pair: Pair, verdict: Verdict, room: Room) -> bool:

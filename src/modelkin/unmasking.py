@@ -9,10 +9,12 @@ import numpy as np
 
 from modelkin.alignment import Alignment, align, bytes_needed, disguises, summary
 from modelkin.questions import CannotAsk, Pair, unmasked
+from modelkin.questions.attention import heads_stand_elsewhere
 from modelkin.questions.folded import folded_attention
 from modelkin.records import Answer, Json, NotEvidence, Unanswered
 from modelkin.sampling.budget import Room
 from modelkin.sources.protocol import Progress
+from modelkin.verdict.depth import layers_apart
 from modelkin.verdict.policy import SETS_NEEDED, tally
 
 STAGE = 5
@@ -54,6 +56,7 @@ def unmask(pair: Pair, found: Sequence[Answer], room: Room, progress: Progress) 
 
 
 def all_in_place(found: Sequence[Answer]) -> bool:
-    """Whether all that was asked agrees in its place: then nothing was rearranged."""
+    """Whether all that was asked agrees in its place, in all layers: then nothing was rearranged."""
     seen = tally(found)
-    return len(seen.sets) >= SETS_NEEDED and not seen.quiet_sets
+    elsewhere = layers_apart(seen.rejecting) or any(map(heads_stand_elsewhere, seen.rejecting))
+    return len(seen.sets) >= SETS_NEEDED and not seen.quiet and not elsewhere

@@ -6,7 +6,7 @@ from modelkin.alignment.aligning import Alignment, align
 from modelkin.alignment.cost import bytes_needed
 from modelkin.alignment.heads import HeadMap
 from modelkin.alignment.judging import HeldOut
-from modelkin.alignment.rewriting import Rewritten, rewritten
+from modelkin.alignment.rewriting import Rewritten, keeps_gains, rewritten
 from modelkin.alignment.summary import disguises, summary
 from modelkin.alignment.tokens import ByTokens
 
@@ -19,6 +19,7 @@ __all__ = [
     "align",
     "bytes_needed",
     "disguises",
+    "keeps_gains",
     "rewritten",
     "summary",
 ]

@@ -10,7 +10,7 @@ import numpy as np
 
 from modelkin.alignment.folding import blocks
 from modelkin.alignment.heads import HeadMap, head_map
-from modelkin.alignment.judging import Cell, HeldOut, Judged, LayerNames, judge
+from modelkin.alignment.judging import Cell, HeldOut, Judged, LayerNames, completed, judge
 from modelkin.alignment.kinds import Hidden, hidden_kind
 from modelkin.alignment.matching import Rotation
 from modelkin.alignment.routes import facing_route, scanning_route
@@ -70,6 +70,8 @@ def align(a: Anatomy, b: Anatomy, rng: np.random.Generator, progress: Progress |
     sides = Sides(Side(a), Side(b), rng)
     route, judged = _judged(sides, step)
     kind = hidden_kind(sides, judged.cells)
+    if kind.rotation is not None:
+        judged = completed(sides, judged, kind.rotation, _beside_again(sides, route), step)
     pairs = [(cell.found.a, cell.found.b) for cell in judged.cells]
     heads = []
     for left, right in pairs if kind.rotation is not None else ():
@@ -110,6 +112,14 @@ def _judged(sides: Sides, step: Callable[[str], None]) -> tuple[Route, Judged]:
     # What faces what without being chosen is the better account of strangers, and of whoever shows no more otherwise.
     facing = bool(judged.held_out) and found.agreed <= judged.agreed
     return ("facing layers", judged) if facing else ("any two layers", found)
+
+
+def _beside_again(sides: Sides, route: Route) -> list[LayerPair]:
+    """What may belong together beside what was found: any two layers, unless they face each other or are many."""
+    a, b = usable_layers(sides.a.anatomy), usable_layers(sides.b.anatomy)
+    if route == "facing layers":
+        return list(zip(a, b, strict=True))
+    return [(x, y) for y in b for x in a] if sides.a.small and sides.b.small else []
 
 
 def _side_by_side(sides: Sides, names: LayerNames, step: Callable[[str], None]) -> Judged:

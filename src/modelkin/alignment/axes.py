@@ -71,11 +71,13 @@ class Axes:
 
     def unwritable(self, slot: Slot) -> str | None:
         """Why a slot of b has no place in the coordinates of a."""
-        if self.hidden == "identity":
-            return None
         if slot.role in GAINS | NORM_BIASES and not self.keeps_gains:
             return "the stream was turned or its norms drawn anew: this was folded into what reads behind it"
-        known = slot.role in READERS or slot.role in WRITERS | WRITING_COLUMNS | GAINS | NORM_BIASES | INNER
+        known = (
+            self.hidden == "identity"
+            or slot.role in READERS
+            or slot.role in WRITERS | WRITING_COLUMNS | GAINS | NORM_BIASES | INNER
+        )
         return None if known else "what this role does when the stream is turned is not known here"
 
     def shape(self, slot: Slot) -> tuple[int, ...]:
@@ -87,7 +89,8 @@ class Axes:
 
     def read(self, slot: Slot, rows: Floats, layer_of_a: str | None) -> Floats:
         """Rows of a slot of b, as stored, in the coordinates of a. What is not finite stays so, for whoever asks."""
-        if self.hidden == "identity" or slot.role in INNER:
+        stays = self.keeps_gains or slot.role not in READERS
+        if slot.role in INNER or (self.hidden == "identity" and stays):
             return rows
         with np.errstate(invalid="ignore", over="ignore"):
             return self._turned(slot, rows, layer_of_a)

@@ -177,3 +177,28 @@ def _mapped(
         held_out.append(HeldOut(**{**vars(cell.found), "tried": len(column)}))
         kept += [] if a is None else [cell]
     return Judged(tuple(layers), tuple(held_out), tuple(kept))
+
+
+def completed(sides: Sides, judged: Judged, rotation: Rotation, tried: Sequence[LayerPair], step: Step) -> Judged:
+    """The same, and the layers of b that found nobody because the layers to judge them by could not teach.
+
+    Layers that were found give a rotation, and it shows what else belongs together. That is a map and no evidence: what
+    was held out, and counts, stays as it was.
+    """
+    lost = {b for b, a in judged.layers if a is None}
+    if not judged.cells or not lost:
+        return judged
+    cells = {(cell.found.a, cell.found.b): cell for cell in judged.cells}
+    for pair in tried:
+        if pair[1] in lost:
+            step(f"looking at layer {pair[1]} beside {pair[0]} again")
+            try:
+                cells[pair] = judged_by(sides, pair, rotation)
+            except Unfit as reason:
+                sides.note(str(reason))
+    names = [b for b, _ in judged.layers]
+    path = layer_map(
+        {pair: cell.shown for pair, cell in cells.items()}, list(dict.fromkeys(a for a, _ in tried)), names
+    )
+    layers = tuple(zip(names, path, strict=True))
+    return Judged(layers, judged.held_out, tuple(cells[a, b] for b, a in layers if a is not None))

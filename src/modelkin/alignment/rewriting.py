@@ -168,13 +168,19 @@ class Rewritten(Anatomy):
         return self.alignment.continued().get(slot.layer_name)
 
 
+def keeps_gains(alignment: Alignment) -> bool:
+    """Whether gains stand where a has them. Else they were moved into matrices, and only both together compare."""
+    if alignment.rotation is None:
+        return False
+    return gains_agree(alignment.a, alignment.b, alignment.rotation, alignment.continued())
+
+
 def rewritten(alignment: Alignment) -> Rewritten:
     """b of an alignment in the coordinates of a."""
     b = alignment.b
     if alignment.rotation is None:
         raise NothingComparable("no layer was found, so there are no coordinates to rewrite in", where=b.checkpoint.id)
-    kept = alignment.hidden == "identity" or gains_agree(alignment.a, b, alignment.rotation, alignment.continued())
-    axes = Axes(alignment.a, b, alignment.hidden, alignment.rotation, gains_kept=kept)
+    axes = Axes(alignment.a, b, alignment.hidden, alignment.rotation, gains_kept=keeps_gains(alignment))
     left_out = {slot: reason for slot in b.slots if (reason := axes.unwritable(slot)) is not None}
     slots = {
         slot: msgspec.structs.replace(view, shape=axes.shape(slot))

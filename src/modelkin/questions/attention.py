@@ -28,7 +28,7 @@ from modelkin.questions.exchangeability import (
     zeros_apart,
 )
 from modelkin.questions.experts import DOUBTED, finding, same_width
-from modelkin.questions.heads import View, read_layers, views
+from modelkin.questions.heads import BY_KEYS, View, read_layers, views
 from modelkin.questions.question import CannotAsk, Cuts, Pair, Question, weighed
 from modelkin.records import Assumption, Cut, Evidence, LayerFinding, Role, Significance, Slot
 from modelkin.sampling.facing import facing
@@ -280,6 +280,11 @@ def _answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
         strangers=f"{sets} of {best.n}, one of every set of {best.n / sets:.0f}",
         per_layer=best.findings,
     )
+
+
+def heads_stand_elsewhere(found: Evidence) -> bool:
+    """Whether heads show more beside those that their keys chose than beside those of their number."""
+    return found.question == ATTENTION.id and found.observed.endswith(BY_KEYS)
 
 
 def _counted(view: View, rng: np.random.Generator) -> Count:

@@ -34,6 +34,7 @@ from modelkin.stats.arrays import unit_rows
 
 Heads = NDArray[np.float32]  # (KV heads, rows of a head, width)
 Beside = Iterable[tuple[NDArray[np.float32], NDArray[np.float32]]]
+BY_KEYS = ", in heads that their keys chose"
 ENOUGH = 16.2  # -ln(1e-7): whole groups that cannot give so much, whatever they show, are not asked
 
 
@@ -107,7 +108,7 @@ def views(layers: Sequence[Layer], groups: bool) -> list[View]:
     if pools:
         rows.append(("value rows", f", {_ratio(layers[0])} heads averaged beside one", Role.V, _averaged))
     if _have(layers, Role.K) and max(len(side[Role.V]) for layer in layers for side in (layer.a, layer.b)) > 1:
-        rows.append(("value rows", ", in heads that their keys chose", Role.V, _by_keys))
+        rows.append(("value rows", BY_KEYS, Role.V, _by_keys))
     if _have(layers, Role.O):
         rows.append(("columns of o", "", Role.O, _by_number))
     if _have(layers, Role.Q):  # read only where positions do not rotate

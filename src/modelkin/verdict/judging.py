@@ -54,6 +54,8 @@ def judge(
     found = tally(answers)
     undone = tuple((alignment or {}).get("undone", ()))
     verdict = _by_table(found, depths, budget, identical, alignment or {})
+    if verdict.outcome == "related" and found.is_recognised:
+        verdict = _with_better_map(verdict, tuple((b, a) for b, a in (alignment or {}).get("layer_map", ())))
     return verdict if relation is None or verdict.outcome != "related" else told(verdict, found, undone, relation)
 
 
@@ -98,9 +100,16 @@ def _recognised(found: Tally, alignment: Json) -> Verdict:
     undone = tuple(alignment.get("undone", ()))
     part = found.unmasked is not None and (found.unmasked.effect or 0.0) < LEAST_RECOGNISED
     kinds: tuple[Kind, ...] = (*(("obfuscated",) if undone else ()), *(("component-reuse",) if part else ()))
-    verdict = _related(found, words.turned(found, undone), kinds or ("undetermined",))
-    layers = tuple((b, a) for b, a in alignment.get("layer_map", ()))
-    return msgspec.structs.replace(verdict, layer_map=layers)
+    return _related(found, words.turned(found, undone), kinds or ("undetermined",))
+
+
+def _with_better_map(verdict: Verdict, layers: tuple[tuple[str, str | None], ...]) -> Verdict:
+    """What was put back in its place may match where nothing did in its own."""
+
+    def matched(pairs: tuple[tuple[str, str | None], ...]) -> int:
+        return sum(a is not None for _, a in pairs)
+
+    return msgspec.structs.replace(verdict, layer_map=max(verdict.layer_map, layers, key=matched))
 
 
 def _faint(found: Tally, more: tuple[Kind, ...]) -> Verdict:

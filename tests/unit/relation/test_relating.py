@@ -54,7 +54,7 @@ def test_small_and_large_changes_are_told_by_degree() -> None:
 
 
 def test_in_between_both_are_named_and_their_odds_are_complete() -> None:
-    found = relate(BASE, moved(BASE, 0.05, 1))
+    found = relate(BASE, moved(BASE, 0.1, 1))
     assert set(kinds(found)) == {"fine-tune", "continued-pretraining"}
     assert sum(kind.probability or 0 for kind in found.kinds) == pytest.approx(1)
 
