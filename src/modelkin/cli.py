@@ -12,7 +12,7 @@ import click
 from modelkin import __version__
 from modelkin.commands import study, survey
 from modelkin.errors import ModelkinError, UsageError
-from modelkin.options import output_options, read_options, reading_options, written
+from modelkin.options import language_option, output_options, read_options, reading_options, written
 
 EXIT_CODES = """\b
 Exit codes: 0 done · 1 any other failure · 2 wrong usage · 3 not found, gated or
@@ -128,6 +128,7 @@ def inspect(
 @click.option("--dry-run", is_flag=True, help="Say what would be read, and stop.")
 @click.option("--fail-on", type=click.Choice(["related"]), help="Exit with 10 on this outcome.")
 @output_options
+@language_option
 @reading_options
 def compare(
     a: str,
@@ -140,6 +141,7 @@ def compare(
     fail_on: str | None,
     json_to: str | None,
     out: Path | None,
+    language: Any,
     **how: Any,
 ) -> None:
     """Do the weights of B descend from those of A? Evidence, its chance between strangers, and a verdict."""
@@ -156,9 +158,24 @@ def compare(
         return
     with progress_bar() as progress:
         record = compared(a, b, options, progress)
-    _show_comparison(record, json_to, out)
+    _show_comparison(record, json_to, out, language)
     if fail_on == record.verdict.outcome:
         sys.exit(10)
+
+
+@main.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@output_options
+@language_option
+def report(file: Path, json_to: str | None, out: Path | None, language: Any) -> None:
+    """Show a comparison again from its JSON FILE alone; with --out as report.html, JSON, CSV and text.
+
+    Nothing is read but FILE, and nothing in it is checked: verify does that.
+    """
+    from modelkin.report.html.sections import checked
+    from modelkin.verify import read_comparison
+
+    _show_comparison(checked(read_comparison(file)), json_to, out, language)
 
 
 @main.command()
@@ -216,10 +233,11 @@ def _verified_text(fetched: bool, left: tuple[str, ...]) -> str:
     )
 
 
-def _show_comparison(record: Any, json_to: str | None, out: Path | None) -> None:
+def _show_comparison(record: Any, json_to: str | None, out: Path | None, language: Any) -> None:
     from modelkin.console import show, write
     from modelkin.report.comparison_text import comparison_page
     from modelkin.report.files import to_json, write_comparison
+    from modelkin.report.html.drawing import HINT, can_draw
     from modelkin.report.text import render
 
     page = comparison_page(record)
@@ -228,7 +246,9 @@ def _show_comparison(record: Any, json_to: str | None, out: Path | None) -> None
     if json_to != "-":
         show(page, render(page))
     if out:
-        written(out, lambda: write_comparison(record, render(page), out))
+        written(out, lambda: write_comparison(record, render(page), out, language))
+        if not can_draw():
+            click.echo(f"modelkin: report.html has no charts: they need {HINT}", err=True)
 
 
 def _show_inspection(record: Any, json_to: str | None, out: Path | None, all_layers: bool) -> None:

@@ -23,7 +23,7 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="DIR",
         type=click.Path(path_type=Path),
         callback=_folder_to_write,
-        help="Write JSON, CSV and text files.",
+        help="Write all forms of the result into a folder.",
     )
     to_json = click.option(
         "--json",
@@ -33,6 +33,17 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Write the record as JSON; - is standard output.",
     )
     return to_json(out(command))
+
+
+def language_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--lang",
+        "language",
+        type=click.Choice(["en", "ko"]),
+        default="en",
+        show_default=True,
+        help="The language that report.html opens in; it holds both.",
+    )(command)
 
 
 def _file_to_write(_context: click.Context, _option: click.Parameter, target: str | None) -> str | None:

@@ -6,11 +6,14 @@ import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from modelkin.records import Comparison, Evidence, Inspection
+
+if TYPE_CHECKING:
+    from modelkin.report.html.words import Language
 
 
 def to_json(record: Any) -> str:
@@ -32,8 +35,13 @@ def write_inspection(inspection: Inspection, page: str, folder: Path) -> list[Pa
     return _write(folder, {"inspection.json": to_json(inspection), "inspection.txt": page, **tables})
 
 
-def write_comparison(comparison: Comparison, page: str, folder: Path) -> list[Path]:
-    """comparison.json and .txt, answers.csv, and layers.csv: what each question found in which layers."""
+def write_comparison(comparison: Comparison, page: str, folder: Path, language: Language = "en") -> list[Path]:
+    """report.html, comparison.json and .txt, answers.csv, and layers.csv: what each question found in which layers.
+
+    `language` is the one that the report opens in; it holds both.
+    """
+    from modelkin.report.html import comparison_html
+
     columns = ("question", "index_set", "grade", "statistic", "n", "pvalue", "log10_pvalue", "effect", "unanswered")
     layers = [
         {"question": answer.question, **msgspec.to_builtins(finding)}
@@ -42,6 +50,7 @@ def write_comparison(comparison: Comparison, page: str, folder: Path) -> list[Pa
         for finding in answer.per_layer
     ]
     bodies = {
+        "report.html": comparison_html(comparison, language),
         "comparison.json": to_json(comparison),
         "comparison.txt": page,
         "answers.csv": table(comparison.answers, columns),

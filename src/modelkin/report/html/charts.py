@@ -1,0 +1,178 @@
+"""The charts of the page, one function each: a Vega-Lite spec, what it shows in a sentence, and its numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+from modelkin.records import Comparison, Evidence
+from modelkin.report.html.chart import ACCENT, NARROW, QUIET, WIDE, Chart, Spec, across, finished, hover
+from modelkin.report.html.numbers import percent, short
+from modelkin.report.html.sections import LayerMap, layer_order, standing_of
+from modelkin.report.html.words import Language, Words, label, words
+
+MOST_BARS = 40
+
+
+def null_charts(comparison: Comparison, language: Language) -> list[Chart]:
+    """For every answer with a sample of what strangers give: that, and the observed value."""
+    answers = [one for one in comparison.answers if isinstance(one, Evidence) and _can_be_drawn(one)]
+    return [_null_chart(f"null-{place}", answer, language) for place, answer in enumerate(answers)]
+
+
+def _can_be_drawn(answer: Evidence) -> bool:
+    """Not where the picture would accuse and the p does not, as for the best of many tries, each by the same law."""
+    standing, sample = standing_of(answer), answer.null.sample
+    return bool(sample) and (standing == "counts" or (standing != "fails" and answer.statistic <= max(sample)))
+
+
+def _null_chart(name: str, answer: Evidence, language: Language) -> Chart:
+    text, title = words(language)["null_chart"], label(answer.question, language)
+    sample, observed = answer.null.sample, short(answer.statistic)
+    bars = _bars(sample)
+    alt = text["alt"].format(
+        question=title, observed=observed, draws=len(sample), low=short(min(sample)), high=short(max(sample))
+    )
+    x = _null_axis(answer, text)
+    layers = [_strangers_bars(bars, x, text), *_observed_line(answer.statistic, x, text)]
+    rows = [(short(value), f"{draws:,}", "") for value, draws in bars]
+    return Chart(
+        name=name,
+        title=title,
+        alt=alt,
+        spec=finished({"width": NARROW, "height": 84, "title": {"text": title, "offset": 22}, "layer": layers}),
+        columns=(text["value"], text["draws"], text["observed"]),
+        rows=(*rows, (observed, "", "●")),
+        narrow=True,
+    )
+
+
+def _null_axis(answer: Evidence, text: Words) -> Spec:
+    shown = (0.0, answer.statistic, *answer.null.sample)
+    whole = all(value == int(value) for value in shown) and answer.statistic <= answer.n
+    margin = 0.04 * (max(shown) - min(shown)) or 1.0
+    return {
+        "field": "value",
+        "type": "quantitative",
+        "scale": {"domain": [min(shown) - margin, max(shown) + margin], "nice": False, "zero": False},
+        "axis": {"tickCount": 5, "format": "~s" if whole else "~g"},
+        "title": text["x_count"].format(n=f"{answer.n:,}") if whole else text["x"],
+    }
+
+
+def _strangers_bars(bars: Sequence[tuple[float, int]], x: Spec, text: Words) -> Spec:
+    low, high = x["scale"]["domain"]
+    size = max(1.5, min(12.0, 0.8 * NARROW * _step(bars) / (high - low)))
+    values = [{"value": v, "draws": d, text["value"]: short(v), text["draws"]: d} for v, d in bars]
+    return {
+        "data": {"values": values},
+        "mark": {"type": "bar", "size": size, "color": QUIET},
+        "encoding": {
+            "x": x,
+            "y": {"field": "draws", "type": "quantitative", "title": text["y"], "axis": {"tickCount": 3}},
+            "tooltip": [hover(text["value"]), hover(text["draws"])],
+        },
+    }
+
+
+def _observed_line(observed: float, x: Spec, text: Words) -> list[Spec]:
+    """A rule, and above it what it marks."""
+    low, high = x["scale"]["domain"]
+    right = observed > (low + high) / 2
+    data = {"values": [{"value": observed, text["observed"]: short(observed)}]}
+    side = {"align": "right", "dx": 3} if right else {"align": "left", "dx": -3}
+    look = {"fontSize": 12, "fontWeight": "bold", "color": ACCENT}
+    said = {"type": "text", "text": f"{text['observed']}: {short(observed)}", **side, **look}
+    rule = {"type": "rule", "color": ACCENT, "size": 3}
+    return [
+        {"data": data, "mark": rule, "encoding": {"x": x, "tooltip": [hover(text["observed"])]}},
+        {"data": data, "mark": said, "encoding": {"x": x, "y": {"value": -9}}},
+    ]
+
+
+def _bars(sample: Sequence[float]) -> list[tuple[float, int]]:
+    """Every value with its number, or, of many different ones, the middles of equal bins."""
+    counted = Counter(sample)
+    if len(counted) <= MOST_BARS:
+        return sorted(counted.items())
+    low, step = min(sample), (max(sample) - min(sample)) / MOST_BARS
+    bins = Counter(min(MOST_BARS - 1, int((value - low) / step)) for value in sample)
+    return [(low + (place + 0.5) * step, number) for place, number in sorted(bins.items())]
+
+
+def _step(bars: Sequence[tuple[float, int]]) -> float:
+    """The least distance of two bars; of a single one its own size will do."""
+    return min((b[0] - a[0] for a, b in pairwise(bars)), default=1.0)
+
+
+def map_chart(found: LayerMap, language: Language) -> Chart:
+    text = words(language)["layer_map"]
+    columns = (text["b"], text["a"], text["found"], text["of"])
+    rows = []
+    for b, a in found.pairs:
+        finding = found.findings.get((b, a or ""))
+        counts = ("", "") if finding is None else (short(finding.statistic), f"{finding.n:,}")
+        rows.append((b, a or text["no_match"], *counts))
+    across_a, down_b = _layers_of_a(found), [b for b, _ in found.pairs]
+    cell = max(4, min(22, 420 // max(len(across_a), len(down_b), 1)))
+    matched = [row for row, (_, a) in zip(rows, found.pairs, strict=True) if a is not None]
+    spec = {
+        "width": cell * len(across_a),
+        "height": cell * len(down_b),
+        "data": {"values": [dict(zip(columns, row, strict=True)) for row in matched]},
+        "mark": {"type": "rect", "color": ACCENT, "stroke": "#ffffff", "strokeWidth": 1},
+        "encoding": {
+            "x": {**hover(text["a"]), "type": "ordinal", "scale": {"domain": across_a}, "axis": across()},
+            "y": {**hover(text["b"]), "type": "ordinal", "scale": {"domain": down_b}, "axis": {"labelOverlap": True}},
+            "tooltip": [hover(name) for name in columns],
+        },
+    }
+    alt = text["alt"].format(matched=found.matched, layers=len(found.pairs))
+    return Chart("map", text["title"], alt, finished(spec, framed=True), columns, tuple(rows))
+
+
+def _layers_of_a(found: LayerMap) -> list[str]:
+    """Those that are matched, and where layers are numbered from 0 also those that are not."""
+    return layer_order([*(a for _, a in found.pairs if a is not None), *found.left_over])
+
+
+def share_chart(comparison: Comparison, language: Language) -> Chart | None:
+    """What each layer of the child inherited, with its interval."""
+    text = words(language)["relation"]
+    parts = comparison.relation.by_layer if comparison.relation else ()
+    if len(parts) < 3:
+        return None
+    columns = (text["by_layer"], text["parameters"], text["inherited"], text["interval"])
+    order = layer_order([part.part for part in parts])
+    parts = tuple(sorted(parts, key=lambda part: order.index(part.part)))
+    rows = [
+        (
+            part.part or text["no_layer"],
+            f"{part.parameters:,}",
+            percent(part.fraction),
+            f"{percent(part.low)} – {percent(part.high)}",
+        )
+        for part in parts
+    ]
+    values = [
+        {"y": part.fraction, "low": part.low, "high": part.high, **dict(zip(columns, row, strict=True))}
+        for part, row in zip(parts, rows, strict=True)
+    ]
+    alt = text["share_alt"].format(low=percent(min(part.fraction for part in parts)))
+    return Chart("shares", text["share_chart"], alt, _shares(columns, values), columns, tuple(rows))
+
+
+def _shares(columns: Sequence[str], values: list[Spec]) -> Spec:
+    order = [value[columns[0]] for value in values]
+    x = {**hover(columns[0]), "type": "ordinal", "sort": order, "title": None, "axis": across()}
+    axis = {"format": ".0%", "values": [0, 0.5, 1], "grid": True}
+    y: Spec = {"type": "quantitative", "scale": {"domain": [0, 1]}, "axis": axis, "title": columns[2]}
+    interval = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}}
+    point = {"x": x, "y": {**y, "field": "y"}, "tooltip": [hover(name) for name in columns]}
+    marks: list[tuple[Spec, Spec]] = [
+        ({"type": "rule", "color": QUIET, "size": 2}, interval),
+        ({"type": "point", "filled": True, "size": 60, "color": ACCENT, "opacity": 1}, point),
+    ]
+    layers = [{"mark": mark, "encoding": encoding} for mark, encoding in marks]
+    return finished({"width": WIDE, "height": 120, "data": {"values": values}, "layer": layers})

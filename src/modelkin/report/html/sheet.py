@@ -1,0 +1,189 @@
+"""One language's view of a comparison: what the templates ask for."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from modelkin.records import Beside, Claims, Comparison, Evidence, KindShare
+from modelkin.report.comparison_text import pvalue_text
+from modelkin.report.html import sections
+from modelkin.report.html.chart import Chart
+from modelkin.report.html.charts import map_chart, null_charts, share_chart
+from modelkin.report.html.drawing import Drawing, can_draw
+from modelkin.report.html.layer_charts import curve_charts, heat_chart
+from modelkin.report.html.numbers import is_named, many, percent, zeros
+from modelkin.report.html.words import LANGUAGES, Language, label, said, told, words
+from modelkin.report.text import plain, size
+
+Rows = list[tuple[str, ...]]
+
+
+class Sheet:
+    """Attributes are what sections hold, methods what a template shows of them."""
+
+    languages = LANGUAGES
+
+    def __init__(self, comparison: Comparison, language: Language) -> None:
+        self.comparison, self.language, self.w = comparison, language, words(language)
+        self.names = {one: words(one)["page"]["name"] for one in LANGUAGES}
+        self.can_draw = can_draw()
+        self.drawings: dict[str, Drawing] = {}
+        self.headline = sections.headline(comparison)
+        self.parties = (("A", comparison.a), ("B", comparison.b))
+        self.asked = sections.asked(comparison)
+        self.not_asked = sections.not_asked(comparison)
+        self.assumptions = sections.assumptions(comparison)
+        self.left_out = sections.left_out(comparison)
+        self.tokenizers = sections.tokenizer_facts(comparison)
+        self.placing = sections.placing(comparison)
+        self.tensors_shown = len(sections.correlated_tensors(comparison))
+        self.layers_asked = any(answer.question == "layer-map" for answer in sections.evidence(comparison))
+        self.map = sections.layer_map(comparison)
+        self.map_chart = map_chart(self.map, language) if self.map and self.map.matched else None
+        self.nulls = null_charts(comparison, language)
+        self.curves = curve_charts(comparison, language)
+        self.heat = heat_chart(comparison, language)
+        self.shares = share_chart(comparison, language)
+
+    def charts(self) -> list[Chart]:
+        found = [*self.nulls, self.map_chart, *self.curves, self.heat, self.shares]
+        return [chart for chart in found if chart is not None]
+
+    @property
+    def title(self) -> str:
+        a, b = (plain(party.id).rstrip("/").rpartition("/")[2] for _, party in self.parties)
+        return str(self.w["page"]["title"]).format(a=a, b=b, headline=self.w["headline"][self.headline])
+
+    def contents(self) -> list[tuple[str, str]]:
+        w, c = self.w, self.comparison
+        entries = [
+            ("questions", w["questions"]["title"], True),
+            ("map", w["layer_map"]["title"], True),
+            ("layers", w["curves"]["title"], bool(self.curves or self.heat)),
+            ("relation", w["relation"]["title"], c.relation is not None),
+            ("not-evidence", w["not_evidence"]["title"], bool(c.not_evidence)),
+            ("claims", w["claims"]["title"], True),
+            ("controls", w["beside"]["controls"], bool(c.controls)),
+            ("candidates", w["beside"]["candidates"], bool(c.candidates)),
+            ("identity", w["identity"]["title"], True),
+            ("cost", w["cost"]["title"], True),
+            ("assumptions", w["assumptions"]["title"], bool(self.assumptions)),
+            ("limits", w["limits"]["title"], True),
+            ("glossary", w["glossary"]["title"], True),
+        ]
+        return [(name, title) for name, title, there in entries if there]
+
+    def strength(self) -> Markup:
+        """The p of the verdict as a chance among strangers; a number too large for a name with its zeros counted."""
+        power = zeros(self.comparison.verdict.log10_pvalue or 0.0)
+        text, said_as = self.w["verdict"], many(power, self.language)
+        first = Markup("<strong>{}</strong>").format(Markup(text["one_in"]).format(many=said_as))
+        if is_named(power, self.language):
+            return first
+        return first + " " + Markup(text["zeros"]).format(many=said_as, zeros=f"{power:,}")
+
+    def told(self, text: str) -> Markup:
+        return told(text, self.language)
+
+    def sentence(self, text: str) -> str:
+        return f"{text[:1].upper()}{text[1:]}."
+
+    def label(self, question: str) -> str:
+        return label(question, self.language)
+
+    def labels(self, questions: Sequence[str]) -> str:
+        return ", ".join(self.label(question) for question in dict.fromkeys(questions))
+
+    def failed(self, answer: Evidence) -> list[str]:
+        return [assumption.text for assumption in answer.assumptions if assumption.held is False]
+
+    def pvalue(self, log10: float) -> str:
+        return pvalue_text(log10)
+
+    def number(self, value: int | None) -> str:
+        return str(self.w["identity"]["unknown"]) if value is None else f"{value:,}"
+
+    def size(self, count: int) -> str:
+        return size(count)
+
+    def measure(self, value: float | str) -> str:
+        return said(value, self.language)[0] if isinstance(value, str) else f"{value:.4f}"
+
+    def kinds(self, kinds: Sequence[KindShare]) -> str:
+        shown = [(self.w["kind"][one.kind], one.probability) for one in kinds]
+        return ", ".join(name if p is None else f"{name} ({p:.2f})" for name, p in shown)
+
+    @property
+    def found_kinds(self) -> list[object]:
+        """Of the kinds that were looked at, those that the verdict names."""
+        said_kinds = {share.kind for share in self.comparison.verdict.kinds}
+        relation = self.comparison.relation
+        return [kind for kind in relation.kinds if kind.kind in said_kinds] if relation else []
+
+    def share(self) -> str:
+        shared = self.comparison.verdict.shared
+        return "" if shared is None else f"{percent(shared.fraction)} ({percent(shared.low)} – {percent(shared.high)})"
+
+    def share_sentence(self) -> str:
+        verdict = self.comparison.verdict
+        if verdict.shared is None:
+            return ""
+        of = "A" if verdict.direction == "b->a" else "B"
+        low, high = percent(verdict.shared.low), percent(verdict.shared.high)
+        return str(self.w["relation"]["share_is"]).format(
+            of=of, share=percent(verdict.shared.fraction), low=low, high=high
+        )
+
+    def placed(self) -> list[tuple[str, str]]:
+        found = [(place, getattr(self.placing, place)) for place in sections.PLACES]
+        return [(place, how) for place, how in found if how not in (None, "none")]
+
+    def role_rows(self) -> Rows:
+        parts = self.comparison.relation.by_role if self.comparison.relation else ()
+        return [
+            (one.part, f"{one.parameters:,}", percent(one.fraction), f"{percent(one.low)} – {percent(one.high)}")
+            for one in parts
+        ]
+
+    def merge_rows(self) -> Rows:
+        merge = self.comparison.relation.merge if self.comparison.relation else None
+        rows = [] if merge is None else sections.merge_rows(merge)
+        return [(source, f"{weight:.2f}", f"{low:.2f} – {high:.2f}") for source, weight, low, high in rows]
+
+    def triplet_rows(self) -> Rows:
+        triplets = self.comparison.relation.triplets if self.comparison.relation else ()
+        shapes = self.w["relation"]["shape"]
+        return [
+            (one.third, shapes[one.shape], f"{one.at_a[0]:.2f}, {one.at_b[0]:.2f}, {one.at_third[0]:.2f}")
+            for one in triplets
+        ]
+
+    def not_compared_rows(self) -> Rows:
+        parts = self.comparison.relation.not_compared if self.comparison.relation else ()
+        return [(one.role, f"{one.parameters:,}", said(one.why, self.language)[0]) for one in parts]
+
+    def beside_questions(self, rows: Sequence[Beside]) -> dict[str, str]:
+        return sections.beside_questions(rows)
+
+    def brief(self, row: Beside, question: str) -> str:
+        answer = next((one for one in row.answers if one.question == question), None)
+        if answer is None or answer.statistic is None:
+            return str(self.w["questions"]["none"])
+        whole = answer.statistic == int(answer.statistic) and answer.n is not None
+        return f"{answer.statistic:,.0f} / {answer.n:,}" if whole else f"{answer.statistic:.3f}"
+
+    def unweighed(self, claims: Claims) -> list[str]:
+        weighed = {finding.base_model for finding in claims.findings}
+        return [base for base in claims.base_model if base not in weighed]
+
+    def command(self) -> str:
+        c = self.comparison
+        models = [f"{party.id}@{party.revision}" if party.revision else party.id for _, party in self.parties]
+        beside = [(f"--{name}", rows) for name, rows in (("control", c.controls), ("candidates", c.candidates))]
+        further = [
+            word for option, rows in beside for row in dict.fromkeys(one.id for one in rows) for word in (option, row)
+        ]
+        return shlex.join(["modelkin", "compare", *models, "--budget", c.budget, "--seed", str(c.seed), *further])

@@ -1,0 +1,87 @@
+"""What a comparison tells other programs: who descends from whom, if it carries that much, and on what it rests."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import quote
+from uuid import NAMESPACE_URL, uuid5
+
+from modelkin.records import Answer, Comparison, Evidence, Kind, Party, Unanswered
+from modelkin.records.comparison import seal
+from modelkin.report.comparison_text import COUNTS
+
+# A part that was taken over, a common random start and a common ancestor are no descent of one model from the other.
+NO_DESCENT: frozenset[Kind] = frozenset(("component-reuse", "shared-init", "shared-ancestor"))
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+REPOSITORY = "https://huggingface.co"
+
+
+@dataclass(frozen=True)
+class Descent:
+    """`descendant` continues from the weights of `ancestor`, or of a model very near to it."""
+
+    ancestor: Party
+    descendant: Party
+
+
+def descent(comparison: Comparison) -> Descent | None:
+    """None unless the whole of one model was found to continue from the other, and which from which."""
+    verdict = comparison.verdict
+    if verdict.outcome != "related" or any(share.kind in NO_DESCENT for share in verdict.kinds):
+        return None
+    if verdict.direction == "a->b":
+        return Descent(comparison.a, comparison.b)
+    return Descent(comparison.b, comparison.a) if verdict.direction == "b->a" else None
+
+
+def on_the_hub(party: Party) -> bool:
+    """Read from a Hub: it has a commit, and a name that a model card may point to."""
+    return party.revision is not None and HUB_ID.fullmatch(party.id) is not None
+
+
+def package_url(party: Party) -> str | None:
+    """The package URL of type huggingface; the version is the commit, in lower case as the type asks."""
+    if not on_the_hub(party):
+        return None
+    owner, name = party.id.split("/")
+    return f"pkg:huggingface/{quote(owner)}/{quote(name)}@{quote(str(party.revision).lower(), safe='')}"
+
+
+def address(party: Party) -> str | None:
+    """Where the same bytes can be had again."""
+    return f"{REPOSITORY}/{party.id}/tree/{quote(str(party.revision), safe='')}" if on_the_hub(party) else None
+
+
+def digest(comparison: Comparison) -> str:
+    """The seal that the record bears; computed where it was never sealed."""
+    return comparison.sha256 or seal(comparison)
+
+
+def identifier(comparison: Comparison) -> str:
+    """A UUID: the same for the same record, another for any other."""
+    return str(uuid5(NAMESPACE_URL, f"{comparison.schema}#{digest(comparison)}"))
+
+
+def failed(answer: Evidence) -> tuple[str, ...]:
+    """What the answer rests on and does not hold; a count that does not count is better not shown at all."""
+    return tuple(assumption.text for assumption in answer.assumptions if assumption.held is False)
+
+
+def rests_on(comparison: Comparison, answer: Evidence) -> bool:
+    """Whether the verdict rests on it: a relation on what rejects or is equal, anything else on all that may count."""
+    if answer.grade is None or failed(answer):
+        return False
+    if comparison.verdict.outcome != "related" or answer.adjusted_pvalue is None:
+        return True
+    return answer.adjusted_pvalue <= COUNTS[answer.grade]
+
+
+def in_words(answer: Answer) -> str:
+    """What was seen, and what strangers show: never the one without the other."""
+    if isinstance(answer, Unanswered):
+        return f"Not asked: {answer.unanswered}."
+    if missing := failed(answer):
+        return f"Does not count, as this does not hold: {'; '.join(missing)}."
+    standing = f"Grade {answer.grade}." if answer.grade else "It has no grade: it informs and cannot convict."
+    return f"Observed: {answer.observed}. Between strangers: {answer.strangers}. {standing}"

@@ -1,0 +1,77 @@
+"""Comparisons of bundled models for the views, each made once a run; and the same under names of a Hub."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
+
+from modelkin.compare import compare
+from modelkin.demo import bundled
+from modelkin.records import Comparison, Direction, Kind, KindShare, Party
+
+COMMIT = "3f2c1a0d9e8b7c6a5f4e3d2c1b0a998877665544"
+OUTCOMES = {
+    "related": ("dune", "heath"),
+    "related, and in which order": ("dune", "fjord"),
+    "in part": ("ember", "cobalt"),
+    "unrelated": ("dune", "grove"),
+}
+
+
+@cache
+def compared(a: str, b: str) -> Comparison:
+    models = bundled()
+    return compare(str(models[a]), str(models[b]))
+
+
+def of_outcome(name: str) -> Comparison:
+    return compared(*OUTCOMES[name])
+
+
+def on_a_hub(comparison: Comparison, a: str = "example/base-7b", b: str = "acme/orca-7b") -> Comparison:
+    return msgspec.structs.replace(comparison, a=_named(comparison.a, a), b=_named(comparison.b, b))
+
+
+def _named(party: Party, name: str) -> Party:
+    return msgspec.structs.replace(party, id=name, revision=COMMIT)
+
+
+def told(comparison: Comparison, direction: Direction, *kinds: Kind) -> Comparison:
+    """The same with other kinds and another order."""
+    shares = tuple(KindShare(kind, None) for kind in kinds)
+    verdict = msgspec.structs.replace(comparison.verdict, outcome="related", direction=direction, kinds=shares)
+    return msgspec.structs.replace(comparison, verdict=verdict)
+
+
+def changed_copy(folder: Path, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Comparison:
+    """dune beside itself with every matrix changed."""
+    dune = bundled()["dune"]
+    copy = Path(copytree(dune, folder / "copy"))
+    tensors = load_file(dune / "model.safetensors")
+    save_file(
+        {name: change(tensor) if tensor.ndim > 1 else tensor for name, tensor in tensors.items()},
+        copy / "model.safetensors",
+        metadata={"format": "pt"},
+    )
+    return compare(str(dune), str(copy))
+
+
+def int8(matrix: NDArray[Any]) -> NDArray[Any]:
+    """Rounded to 255 steps a row, and stored as before."""
+    values = matrix.astype(np.float32)
+    step = np.abs(values).max(axis=1, keepdims=True) / 127
+    return (np.round(values / step) * step).astype(matrix.dtype)
+
+
+def half_empty(matrix: NDArray[Any]) -> NDArray[Any]:
+    """The smaller half of the values set to zero."""
+    size = np.abs(matrix.astype(np.float32))
+    return np.where(size < np.median(size), np.zeros_like(matrix), matrix)
