@@ -12,7 +12,7 @@ import click
 from modelkin import __version__
 from modelkin.commands import study, survey
 from modelkin.errors import ModelkinError, UsageError
-from modelkin.options import language_option, output_options, read_options, reading_options, written
+from modelkin.options import output_options, read_options, reading_options, view_options, written
 
 EXIT_CODES = """\b
 Exit codes: 0 done · 1 any other failure · 2 wrong usage · 3 not found, gated or
@@ -128,7 +128,7 @@ def inspect(
 @click.option("--dry-run", is_flag=True, help="Say what would be read, and stop.")
 @click.option("--fail-on", type=click.Choice(["related"]), help="Exit with 10 on this outcome.")
 @output_options
-@language_option
+@view_options
 @reading_options
 def compare(
     a: str,
@@ -141,6 +141,8 @@ def compare(
     fail_on: str | None,
     json_to: str | None,
     out: Path | None,
+    markdown_to: str | None,
+    card: bool,
     language: Any,
     **how: Any,
 ) -> None:
@@ -150,15 +152,16 @@ def compare(
     from modelkin.console import progress_bar
 
     options = CompareOptions(budget, seed, read_options(how), candidates, control)
-    if dry_run and (json_to or out):
-        raise UsageError("--dry-run prints a plan and writes nothing", hint="leave out --json and --out, or --dry-run")
+    _one_on_standard_output(json_to, markdown_to)
+    if dry_run and (json_to or out or markdown_to or card):
+        raise UsageError("--dry-run prints a plan and writes nothing", hint="leave out where it should be written to")
     if dry_run:
         for line in plan(a, b, options):
             click.echo(line)
         return
     with progress_bar() as progress:
         record = compared(a, b, options, progress)
-    _show_comparison(record, json_to, out, language)
+    _show_comparison(record, json_to, out, markdown_to, card, language)
     if fail_on == record.verdict.outcome:
         sys.exit(10)
 
@@ -166,8 +169,10 @@ def compare(
 @main.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @output_options
-@language_option
-def report(file: Path, json_to: str | None, out: Path | None, language: Any) -> None:
+@view_options
+def report(
+    file: Path, json_to: str | None, out: Path | None, markdown_to: str | None, card: bool, language: Any
+) -> None:
     """Show a comparison again from its JSON FILE alone; with --out as report.html, JSON, CSV and text.
 
     Nothing is read but FILE, and nothing in it is checked: verify does that.
@@ -175,7 +180,8 @@ def report(file: Path, json_to: str | None, out: Path | None, language: Any) -> 
     from modelkin.report.html.sections import checked
     from modelkin.verify import read_comparison
 
-    _show_comparison(checked(read_comparison(file)), json_to, out, language)
+    _one_on_standard_output(json_to, markdown_to)
+    _show_comparison(checked(read_comparison(file)), json_to, out, markdown_to, card, language)
 
 
 @main.command()
@@ -233,18 +239,32 @@ def _verified_text(fetched: bool, left: tuple[str, ...]) -> str:
     )
 
 
-def _show_comparison(record: Any, json_to: str | None, out: Path | None, language: Any) -> None:
+def _one_on_standard_output(json_to: str | None, markdown_to: str | None) -> None:
+    """Said before the work begins."""
+    if json_to == markdown_to == "-":
+        raise UsageError("standard output can hold one of them", hint="give --json or --markdown a file")
+
+
+def _show_comparison(
+    record: Any, json_to: str | None, out: Path | None, markdown_to: str | None, card: bool, language: Any
+) -> None:
     from modelkin.console import show, write
     from modelkin.report.comparison_text import comparison_page
     from modelkin.report.files import to_json, write_comparison
     from modelkin.report.html.drawing import HINT, can_draw
+    from modelkin.report.markdown import markdown
+    from modelkin.report.model_card import model_card_patch, why_no_patch
     from modelkin.report.text import render
 
     page = comparison_page(record)
     if json_to:
         write(json_to, to_json(record))
-    if json_to != "-":
+    if markdown_to:
+        write(markdown_to, markdown(record))
+    if "-" not in (json_to, markdown_to):
         show(page, render(page))
+    if card:
+        click.echo(model_card_patch(record) or why_no_patch(record), err="-" in (json_to, markdown_to))
     if out:
         written(out, lambda: write_comparison(record, render(page), out, language))
         if not can_draw():

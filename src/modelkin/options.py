@@ -35,15 +35,25 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return to_json(out(command))
 
 
-def language_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(
+def view_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The forms that a comparison can be shown in beside its page."""
+    language = click.option(
         "--lang",
         "language",
         type=click.Choice(["en", "ko"]),
         default="en",
         show_default=True,
         help="The language that report.html opens in; it holds both.",
-    )(command)
+    )
+    markdown = click.option(
+        "--markdown",
+        "markdown_to",
+        metavar="FILE|-",
+        callback=_file_to_write,
+        help="Write it for an issue or pull request; - is standard output.",
+    )
+    card = click.option("--model-card", "card", is_flag=True, help="Print what the owner may put into the model card.")
+    return markdown(card(language(command)))
 
 
 def _file_to_write(_context: click.Context, _option: click.Parameter, target: str | None) -> str | None:

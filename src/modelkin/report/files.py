@@ -36,11 +36,15 @@ def write_inspection(inspection: Inspection, page: str, folder: Path) -> list[Pa
 
 
 def write_comparison(comparison: Comparison, page: str, folder: Path, language: Language = "en") -> list[Path]:
-    """report.html, comparison.json and .txt, answers.csv, and layers.csv: what each question found in which layers.
+    """report.html; comparison.json, .txt and .md; for bills of materials .cdx.json (CycloneDX) and .spdx.json;
+    answers.csv, and layers.csv: what each question found in which layers.
 
     `language` is the one that the report opens in; it holds both.
     """
+    from modelkin.report.cyclonedx import cyclonedx
     from modelkin.report.html import comparison_html
+    from modelkin.report.markdown import markdown
+    from modelkin.report.spdx import spdx
 
     columns = ("question", "index_set", "grade", "statistic", "n", "pvalue", "log10_pvalue", "effect", "unanswered")
     layers = [
@@ -53,6 +57,9 @@ def write_comparison(comparison: Comparison, page: str, folder: Path, language: 
         "report.html": comparison_html(comparison, language),
         "comparison.json": to_json(comparison),
         "comparison.txt": page,
+        "comparison.md": markdown(comparison),
+        "comparison.cdx.json": cyclonedx(comparison),
+        "comparison.spdx.json": spdx(comparison),
         "answers.csv": table(comparison.answers, columns),
         "layers.csv": table(layers, ("question", "a", "b", "statistic", "n", "log10_pvalue", "effect")),
     }
