@@ -1,16 +1,17 @@
 """How long the arithmetic and the figures of a survey take: six models, 48 layers, two norms, 4,096 wide, from memory.
 
-    python benchmarks/survey.py [--models 6 --layers 48 --width 4096] [--figures]
+    python benchmarks/survey.py [--models 6 --layers 48 --width 4096] [--figures] [--processes 2]
 
 The checkpoints are made up: gains that grow with depth, half of the models copies of others with noise, so that both
-strangers and relatives are among the pairs. Opening and reading are timed apart; processor seconds count all threads.
-Figures need matplotlib.
+strangers and relatives are among the pairs. Opening and reading are timed apart; processor seconds count all threads
+and processes. Figures need matplotlib; without --processes they are drawn as the command line draws them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -57,6 +58,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=48)
     parser.add_argument("--width", type=int, default=4096)
     parser.add_argument("--figures", action="store_true", help="draw every figure too")
+    parser.add_argument("--processes", type=int, help="that draw figures; by default as many as there are processors")
     chosen = parser.parse_args()
     rng = np.random.default_rng(0)
     made: list[np.ndarray] = []
@@ -79,19 +81,26 @@ def main() -> None:
     rows = sum(len(table.rows) for table in record.tables)
     print(f"{len(record.tables)} tables with {rows:,} rows, {len(record.matrices)} matrices")
     if chosen.figures:
-        draw(record)
+        draw(record, chosen.processes)
 
 
-def draw(record: Survey) -> None:
-    from modelkin.report.figures import draw_all
+def draw(record: Survey, processes: int | None) -> None:
+    from modelkin.report.figures import draw_all, processors
 
-    began, worked = time.perf_counter(), time.process_time()
+    count = processes or processors()
+    began, worked = time.perf_counter(), _worked()
     with tempfile.TemporaryDirectory() as folder:
-        draw_all(record, Path(folder))
-        count = len(list(Path(folder).rglob("*.png")))
-    took, worked = time.perf_counter() - began, time.process_time() - worked
+        draw_all(record, Path(folder), processes=count)
+        figures = len(list(Path(folder).rglob("*.png")))
+    took, worked = time.perf_counter() - began, _worked() - worked
     print(f"figures     {took:6.2f} s   {worked:.2f} s of processor time, target {FIGURES_TARGET:.0f} s")
-    print(f"{count} figures")
+    print(f"{figures} figures, drawn by {count} process{'es' * (count != 1)}")
+
+
+def _worked() -> float:
+    """Processor seconds of this process and of those it started that have ended."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
 
 
 if __name__ == "__main__":

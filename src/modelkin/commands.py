@@ -182,10 +182,10 @@ def _show_survey(record: Any, json_to: str | None, out: Path | None, *, figures:
 
 def _figures(record: Any, folder: Path) -> list[Path]:
     from modelkin.console import progress_bar
-    from modelkin.report.figures import draw_all
+    from modelkin.report.figures import draw_all, processors
 
     with progress_bar() as progress:
-        draw_all(record, folder, lambda done, total: progress("drawing", done, total))
+        draw_all(record, folder, lambda done, total: progress("drawing", done, total), processors())
     return [folder]
 
 

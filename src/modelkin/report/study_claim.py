@@ -33,13 +33,15 @@ def pictures(study: Study) -> Iterator[Picture]:
 
 def _cosines(study: Study) -> Picture:
     table = named(study, "cells")
-    figure, panels = page(2, room=Room(left=0.2, across=0.06), sharey=True)
+    figure, panels = page(2, room=Room(left=0.2, right=0.97, across=0.06), sharey=True)
     for panel, which in zip(panels, ("published", "asked"), strict=True):
         rows = where(table, which=which)
         _dots(panel, rows)
         panel.set_title(f"{which}: {distinct(rows, 'pair')[0]}{_sigma(named(study, 'steps'), which)}")
     panels[0].set_yticks(range(len(GROUPS)), list(GROUPS.values()))
     panels[0].invert_yaxis()
+    for panel in panels:
+        panel.locator_params(axis="x", nbins=4)
     panels[0].legend(loc="center", fontsize=12)
     caption = f"{about(table)} {null_said(table)}"
     title = "The 182 sigma argument: the layer it compares with, and what means alone make of its cosines"
@@ -87,7 +89,7 @@ def _controls(table: Table) -> Picture:
     left.set_yticks(range(len(order)), [names[place] for place in order])
     left.invert_yaxis()
     left.set_title("What the argument looks at")
-    left.legend(loc="upper right", fontsize=12)
+    left.legend(loc="lower right", fontsize=12)  # only the disguised stand there, at the other end
     most = int(np.nanmax(numbers(table, "of")))
     right.axvline(1, color=NULL_COLOUR, lw=1.5)
     right.set(xscale="symlog", xlabel=f"hidden axes that find themselves, of {most} (grey: strangers, 1 on average)")

@@ -83,7 +83,8 @@ def _stage(stage: Any, arrows: Floats, gone: float, turned: float) -> None:
     for arrow, colour, name in zip(arrows, COLOURS, ("V1", "V2"), strict=False):
         stage.quiver(0, 0, 0, *arrow, color=colour, lw=3, arrow_length_ratio=0.12)
         beyond = arrow * (1 + 0.08 * (high - low) / np.linalg.norm(arrow))
-        stage.text(*beyond, name, color=colour, fontsize=14, weight="bold")
+        side = "right" if name == "V2" and not gone else "left"  # clear of the diagonal
+        stage.text(*beyond, name, color=colour, fontsize=14, weight="bold", ha=side)
     lengths = np.linalg.norm(arrows, axis=1)
     cosine = float(arrows[0] @ arrows[1] / lengths.prod())
     said = f"cosine {cosine:.3f}, an angle of {np.degrees(np.arccos(cosine)):.1f}°".replace("-", "−")

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
 from pathlib import Path
 
 import numpy as np
@@ -239,9 +240,14 @@ def _text(size: Size, layers: Table, ranges: Table) -> str:
         f"{span('cosine', RANDOM, 'published')}). So a high cosine tells where the gains started, which is the same "
         f"place for nearly all models. Pearson's r, which does not see the common start, is {span('pearson', ONES)} "
         f"and {span('pearson', RANDOM)}; between strangers it is 0 ± {chance:.2f} at this width.\n\n"
-        f"Weight decay, which pulls all gains towards zero, changes no cosine by more than {moved:.5f}; the ranges "
+        f"Weight decay, which pulls all gains towards zero, changes no cosine by more than {_up(moved, 5)}; the ranges "
         "above are over couples with and without it, and over number sequences and text (the source of this program). "
-        f"Random gains stay where they began: their cosine with their own start is at least {min(kept):.4f}. "
+        f"Random gains stay where they began: their cosine with their own start is at least {-_up(-min(kept), 4)}. "
         "So short a training moves gains little; in large models they leave one altogether, and the cosine is then "
         "ruled by the ratio of their mean to their spread (see the study cosine-bias)."
     )
+
+
+def _up(value: float, digits: int) -> Decimal:
+    """Rounded so that `no more than` stays true."""
+    return Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_CEILING)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from modelkin.records import KnownPair, Survey
-from modelkin.report.figures import FIGURES, canvas, experiments, gains, matrices, pairs, tokens, weights
+from modelkin.report.figures import FIGURES, canvas, experiments, gains, halves, matrices, tokens, weights
 from modelkin.report.figures.rows import counted, has, numbers, where
 from modelkin.report.study_figures import PICTURES
 from modelkin.report.survey_files import captions, write_survey
@@ -70,7 +70,7 @@ def test_no_caption_of_a_study_names_a_column() -> None:
 
 
 def test_pairs_that_are_known_are_marked(surveyed: Survey) -> None:
-    for draw in (experiments.pairs_at_one_layer, pairs.decay):
+    for draw in (experiments.pairs_at_one_layer, halves.decay):
         names = names_on(next(draw(surveyed)).figure.axes[0])
         assert [name.splitlines()[1] for name in names if "known" in name] == ["known: derived", "known: independent"]
         assert names[0].startswith("amber · dune\nknown: derived")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -19,6 +20,7 @@ from modelkin.report.figures import (
     drawing,
     experiments,
     gains,
+    halves,
     matrices,
     pairs,
     tokens,
@@ -401,7 +403,7 @@ def test_halves_are_those_of_the_table() -> None:
     five = column_set(msgspec.structs.replace(table, rows=table.rows[:5]), cosine=0.0)
     place = table.columns.index("cosine")
     rows = tuple((*row[:place], float(n), *row[place + 1 :]) for n, row in enumerate(five.rows))
-    panel = next(pairs.decay(with_table(msgspec.structs.replace(table, rows=rows)))).figure.axes[0]
+    panel = next(halves.decay(with_table(msgspec.structs.replace(table, rows=rows)))).figure.axes[0]
     found = {str(line.get_label()): line.get_xdata() for line in panel.get_lines()}
     assert float(found["early half"][0]) == 1.0
     assert float(found["late half"][0]) == 3.5
@@ -448,3 +450,64 @@ def test_numbers_in_cells_tell_cells_apart() -> None:
     assert matrices._short(-0.02, 3) == "−.020"
     assert matrices._short(0.99999, 4) == "1.000"
     assert matrices._short(1.25, 3) == "1.250"
+
+
+def test_several_processes_draw_what_one_draws(tmp_path: Path) -> None:
+    only = msgspec.structs.replace(SURVEY, tables=(SURVEY.table("gains"), SURVEY.table("changes")), matrices=())
+    told: list[tuple[int, int]] = []
+    one, two = tmp_path / "one", tmp_path / "two"
+    alone, shared = draw_all(only, one), draw_all(only, two, lambda *step: told.append(step), processes=2)
+    assert list(shared.captions.items()) == list(alone.captions.items())
+    assert [path.name for path in shared.files] == [path.name for path in alone.files]
+    for path in one.iterdir():
+        assert path.read_bytes() == (two / path.name).read_bytes(), path.name
+    assert told[-1] == (len(FIGURES), len(FIGURES))
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_an_error_names_the_figure(tmp_path: Path, processes: int) -> None:
+    broken = msgspec.structs.replace(SURVEY.table("gains"), columns=("model",))
+    only = msgspec.structs.replace(SURVEY, tables=(SURVEY.table("changes"), broken), matrices=())
+    with pytest.raises(ValueError, match="not in tuple") as caught:
+        draw_all(only, tmp_path, processes=processes)
+    assert "while drawing figure-08-gains" in caught.value.__notes__
+
+
+def many_pairs_of_models(count: int) -> Survey:
+    names = [f"a-model-of-many-{n}" for n in range(count)]
+    rows = [
+        (a, b, "derived", ROLE, layer, layer, N, *some(4))
+        for place, a in enumerate(names)
+        for b in names[place + 1 :]
+        for layer in LAYERS
+    ]
+    columns = "a b known role layer_a layer_b n cosine expected_cosine pearson l2"
+    return msgspec.structs.replace(SURVEY, tables=(table("curves", columns, rows),), matrices=())
+
+
+@pytest.mark.parametrize("draw", [experiments.pairs_at_one_layer, halves.decay])
+@pytest.mark.parametrize("count", [3, 6, 12])
+def test_names_of_pairs_do_not_touch_however_many(draw, count: int) -> None:
+    pages = list(draw(many_pairs_of_models(count)))
+    shown = 0
+    for picture in pages:
+        canvas.write_words(picture, {})
+        picture.figure.draw_without_rendering()
+        boxes = [label.get_window_extent() for label in picture.figure.axes[0].get_yticklabels()]
+        tops = sorted((box.y0, box.y1) for box in boxes)
+        assert all(below[1] <= above[0] + 1 for below, above in pairwise(tops)), picture.name
+        assert min(box.x0 for box in boxes) >= 0
+        shown += len(boxes)
+    assert shown == count * (count - 1) // 2
+    assert len({picture.name for picture in pages}) == len(pages)
+
+
+def test_titles_fit_their_panels_and_names_that_others_stand_for_stay_whole() -> None:
+    _, panels = canvas.page(8)
+    for panel, name in zip(panels, ("short", "quite-a-long-name-of-a-model", "$a b$" * 20), strict=False):
+        canvas.fitted_title(panel, name)
+    short, long, foreign = (panel.get_title(loc="left") for panel in panels[:3])
+    assert (short, foreign) == ("short", "$a b$" * 20)
+    width = panels[1].get_position().width * canvas.SLIDE[0] * 72
+    assert max(map(len, long.splitlines())) * canvas.LETTER * canvas.SMALLEST <= width
+    assert not canvas.drawable("two\nlines")

@@ -10,7 +10,7 @@ from modelkin.report.study_figures import study_figures
 from modelkin.report.study_text import study_page
 from modelkin.studies import init_toy
 from modelkin.studies.columns import numbers
-from modelkin.studies.init_toy import ONES, RANDOM, SEEDS, arithmetic, text
+from modelkin.studies.init_toy import ONES, RANDOM, SEEDS, _up, arithmetic, text
 from modelkin.studies.toy_gpt2 import LENGTH, Size
 
 torch = pytest.importorskip("torch")
@@ -92,3 +92,9 @@ def test_its_page_and_pictures_are_made(study: Study) -> None:
     pytest.importorskip("matplotlib")
     assert "published 0.99981 to 0.99997" in " ".join(study_page(study).split())
     assert list(study_figures(study)) == ["init-toy-ln_1", "init-toy-ln_2"]
+
+
+def test_bounds_are_rounded_to_the_safe_side() -> None:
+    assert str(_up(4.303e-05, 5)) == "0.00005"
+    assert str(-_up(-0.99989, 4)) == "0.9998"
+    assert str(_up(0.0, 5)) == "0.00000"

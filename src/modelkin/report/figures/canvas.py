@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 SLIDE = (13.3, 7.5)  # inches: 16 to 9
 DPI = 100
 TICKS = 5  # to an axis: enough to read a value, and each takes time to draw
+LETTER = 0.62  # the width of a letter, in its height
+SMALLEST = 7.0  # points: letters that can still be read on a slide
+ROWS_HEIGHT = 330.0  # points that names of rows have beside a full panel
 LINE = 0.0245  # height of a line of the caption, in pages
 BEYOND = 1.96  # 95 of 100 strangers lie within so many standard errors
 
@@ -101,7 +104,7 @@ def _has_glyph(character: str) -> bool:
 
 def drawable(text: str) -> bool:
     """Whether the fonts have all its characters; matplotlib would read a $ as mathematics."""
-    return "$" not in text and all(map(_has_glyph, text))
+    return "$" not in text and text.isprintable() and all(map(_has_glyph, text))
 
 
 def stand_ins(survey: Survey) -> dict[str, str]:
@@ -141,6 +144,20 @@ def names_room(names: Sequence[str], **room: float) -> Room:
     """Room for names of rows on the left: half of the page at most."""
     longest = max((len(line) for name in names for line in name.splitlines()), default=0)
     return Room(left=min(0.5, 0.03 + 0.0062 * longest), **room)
+
+
+def fitted_title(panel: Axes, title: str, most: float = 12.0) -> None:
+    """As large as the panel is wide; a name too long even so goes on in a second line."""
+    points = panel.get_position().width * SLIDE[0] * 72
+    room = max(8, int(points / (LETTER * SMALLEST)))
+    lines = textwrap.wrap(title, room) if drawable(title) else [title]  # whole, so that another can stand for it
+    longest = max(map(len, lines), default=1)
+    panel.set_title("\n".join(lines), loc="left", fontsize=min(most, max(SMALLEST, points / (LETTER * longest))))
+
+
+def row_letters(count: int, most: float = 9.0) -> float:
+    """The size of names of so many rows that do not touch each other."""
+    return float(min(most, ROWS_HEIGHT / max(1, count)))
 
 
 def shared_bar(figure: Figure, image: Any, label: str) -> Any:
@@ -210,7 +227,7 @@ def whole_steps(panel: Axes) -> None:
     from matplotlib.ticker import LogLocator, NullFormatter
 
     panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=9))
-    panel.yaxis.set_major_formatter("{x:,.4g}")
+    panel.yaxis.set_major_formatter(lambda steps, _: f"{steps:,.4g}" if steps < 1 else f"{steps:,.0f}")
     panel.yaxis.set_minor_formatter(NullFormatter())
 
 

@@ -12,8 +12,9 @@ from typing import Literal, NamedTuple
 
 from modelkin.errors import UsageError
 from modelkin.records import Matrix, Survey, Table
-from modelkin.report.figures import experiments, gains, matrices, pairs, tokens, weights
+from modelkin.report.figures import experiments, gains, halves, matrices, pairs, tokens, weights
 from modelkin.report.figures.canvas import DPI, Picture, settings, stand_ins, write_words
+from modelkin.report.figures.processes import shared_out
 from modelkin.report.figures.rows import file_stem, has
 
 Progress = Callable[[int, int], None]
@@ -47,7 +48,7 @@ FIGURES = (
     FigureKind("matrices-models", (), matrices.over_models, "models"),
     FigureKind("matrices-mixed", (), matrices.mixed, "mixed"),
     FigureKind("matrices-within", (), matrices.within, "within"),
-    FigureKind("decay", ("curves",), pairs.decay),
+    FigureKind("decay", ("curves",), halves.decay),
     FigureKind("windows", ("windows",), weights.windows),
     FigureKind("truncation", ("truncation",), weights.truncation),
     FigureKind("routers", ("routers",), weights.routers),
@@ -55,6 +56,13 @@ FIGURES = (
     FigureKind("embeddings", ("tokens",), tokens.embeddings),
     FigureKind("tokenizer", ("vocabulary",), tokens.vocabularies),
 )
+
+
+class _Pages(NamedTuple):
+    """What one kind of figure came to."""
+
+    captions: dict[str, str]
+    files: tuple[Path, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,30 +74,52 @@ class Drawn:
     missing: dict[str, str]
 
 
-def draw_all(survey: Survey, folder: Path, progress: Progress | None = None) -> Drawn:
+def draw_all(survey: Survey, folder: Path, progress: Progress | None = None, processes: int = 1) -> Drawn:
     """Every figure that the survey has data for, and captions.txt. Needs matplotlib (the extra `figures`).
 
-    `progress` is told how many kinds of figures are done, of how many.
+    `progress` is told how many kinds of figures are done, of how many. With several `processes` a script that calls
+    this must be one that can be imported without running (`if __name__ == "__main__":`).
     """
     if find_spec("matplotlib") is None:
         raise UsageError("figures need matplotlib", hint="pip install 'modelkin[figures]', or --no-figures")
-    import matplotlib
-
     folder.mkdir(parents=True, exist_ok=True)
-    captions: dict[str, str] = {}
-    files: list[Path] = []
     missing = {kind.name: reason for kind in FIGURES if (reason := _lacking(survey, kind))}
-    with matplotlib.rc_context(settings()):
-        replaced = stand_ins(survey)
-        for done, kind in enumerate(FIGURES, 1):
-            for picture in kind.draw(survey) if kind.name not in missing else ():
-                captions[file_stem(picture.name)] = f"{picture.title}. {write_words(picture, replaced)}"
-                files += _save(picture, folder)
-            if progress:
-                progress(done, len(FIGURES))
+    names = [kind.name for kind in FIGURES if kind.name not in missing]
+    pages: dict[str, _Pages] = {}
+    for name, found in _drawn(survey, folder, names, processes):
+        pages[name] = found
+        if progress:
+            progress(len(missing) + len(pages), len(FIGURES))
+    captions = {stem: caption for name in names for stem, caption in pages[name].captions.items()}
     listing = folder / "captions.txt"
     listing.write_text(_listing(captions, missing), encoding="utf-8")
-    return Drawn(captions, (*files, listing), missing)
+    return Drawn(captions, (*(file for name in names for file in pages[name].files), listing), missing)
+
+
+def _drawn(survey: Survey, folder: Path, names: list[str], processes: int) -> Iterator[tuple[str, _Pages]]:
+    if processes > 1 and len(names) > 1:
+        return shared_out(_draw_kind, (survey, folder), names, processes)
+    return ((name, _draw_kind((survey, folder), name)) for name in names)
+
+
+def _draw_kind(data: tuple[Survey, Path], name: str) -> _Pages:
+    """All pictures of one kind, into the folder."""
+    import matplotlib
+
+    survey, folder = data
+    draw = next(kind.draw for kind in FIGURES if kind.name == name)
+    captions: dict[str, str] = {}
+    files: list[Path] = []
+    try:
+        with matplotlib.rc_context(settings()):
+            replaced = stand_ins(survey)
+            for picture in draw(survey):
+                captions[file_stem(picture.name)] = f"{picture.title}. {write_words(picture, replaced)}"
+                files += _save(picture, folder)
+    except Exception as error:
+        error.add_note(f"while drawing {name}")
+        raise
+    return _Pages(captions, tuple(files))
 
 
 def _lacking(survey: Survey, kind: FigureKind) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from modelkin.records import Survey, Table
 from modelkin.report.figures.canvas import (
     BEYOND,
     NULL_COLOUR,
+    ROWS_HEIGHT,
     Picture,
     colour,
     layer_ticks,
@@ -19,6 +21,7 @@ from modelkin.report.figures.canvas import (
     names_room,
     page,
     pearson_bands,
+    row_letters,
     without_pattern,
 )
 from modelkin.report.figures.rows import (
@@ -28,9 +31,12 @@ from modelkin.report.figures.rows import (
     distinct,
     grouped,
     has,
+    in_rows,
+    known_note,
     mean,
     null_said,
     numbers,
+    paged,
     pair_name,
     span,
     texts,
@@ -41,6 +47,7 @@ from modelkin.report.figures.rows import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+ROWS = 30  # pairs to a page, a line each
 METRICS = (("cosine", "cosine"), ("pearson", "Pearson"), ("l2", "L2 distance"))
 
 
@@ -145,41 +152,44 @@ def _draw_distances(panel: Axes, table: Table, metric: str, place: int, dash: st
 
 def pairs_at_one_layer(survey: Survey) -> Iterator[Picture]:
     """Experiment 3: every pair of models at one layer, beside what means alone give."""
-    curves = survey.table("curves")
-    for (role,), table in grouped(curves, "role"):
-        pairs = list(grouped(table, "a", "b"))
-        middles = [one.rows[len(one.rows) // 2] for _, one in pairs]
-        cell = [dict(zip(table.columns, row, strict=True)) for row in middles]
-        names = [
-            f"{pair_name(a, b, row['known'])}\nlayers {row['layer_a']} · {row['layer_b']}"
-            for ((a, b), _), row in zip(pairs, cell, strict=True)
+    for (role,), table in grouped(survey.table("curves"), "role"):
+        for end, of, pairs in paged(list(grouped(table, "a", "b")), ROWS):
+            yield _pairs_page(role, pairs, end, of)
+
+
+def _pairs_page(role: str, pairs: Sequence[tuple[tuple[str, ...], Table]], end: str, of: str) -> Picture:
+    rows = tuple(one.rows[len(one.rows) // 2] for _, one in pairs)
+    shown = msgspec.structs.replace(pairs[0][1], rows=rows)
+    names = in_rows(
+        [
+            pair_name(a, b, known_note(known), f"layers {layer_a} · {layer_b}")
+            for a, b, layer_a, layer_b, known in zip(
+                *(values(shown, column) for column in ("a", "b", "layer_a", "layer_b", "known")), strict=True
+            )
         ]
-        figure, panels = page(2, 1, names_room(names, across=0.08), sharey=True)
-        at = np.arange(len(pairs))
-        # Near 1 everywhere: bars from zero would hide how near.
-        panels[0].plot([_number(row["cosine"]) for row in cell], at, "D", color=colour(1), ms=8, label="cosine")
-        panels[1].barh(at, [_number(row["pearson"]) for row in cell], 0.6, color=colour(0))
-        for panel, metric in zip(panels, ("cosine", "pearson"), strict=True):
-            panel.set_xlabel(dict(METRICS)[metric])
-        expected = [_number(row["expected_cosine"]) for row in cell]
-        panels[0].plot(expected, at, "|", color="black", ms=18, mew=2, label="cosine from means alone")
-        half = [BEYOND / np.sqrt(max(1.0, _number(row["n"]) - 1)) for row in cell]
-        panels[1].errorbar(
-            np.zeros(len(at)), at, xerr=half, fmt="none", color="black", capsize=4, label="Pearson of strangers, 95 %"
-        )
-        panels[0].set_yticks(at, names, fontsize=8)
-        panels[0].invert_yaxis()
-        legend_over(figure, panels)
-        caption = (
-            f"{role}: {counted(len(pairs), 'pair')} of models, each at the middle of its facing layers (named on the "
-            "left). Black: what means and standard deviations alone give for the cosine, and where the Pearson of 95 "
-            "of 100 strangers lies."
-        )
-        yield Picture(f"experiment-3-pairs.{role}", f"All pairs at one layer: {role}", caption, figure, (table,))
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, (int, float)) else float("nan")
+    )
+    figure, panels = page(2, 1, names_room(names, across=0.08), sharey=True)
+    at = np.arange(len(pairs))
+    # Near 1 everywhere: bars from zero would hide how near.
+    panels[0].plot(numbers(shown, "cosine"), at, "D", color=colour(1), ms=8, label="cosine")
+    panels[1].barh(at, numbers(shown, "pearson"), 0.6, color=colour(0))
+    for panel, metric in zip(panels, ("cosine", "pearson"), strict=True):
+        panel.set_xlabel(dict(METRICS)[metric])
+    tall: dict[str, Any] = {"ms": min(18.0, 0.9 * ROWS_HEIGHT / len(pairs)), "mew": 2}
+    expected = numbers(shown, "expected_cosine")
+    panels[0].plot(expected, at, "|", color="black", label="cosine from means alone", **tall)
+    half = BEYOND / np.sqrt(np.maximum(1.0, numbers(shown, "n") - 1))
+    name = "Pearson of strangers, 95 %"
+    panels[1].errorbar(np.zeros(len(at)), at, xerr=half, fmt="none", color="black", capsize=4, label=name)
+    panels[0].set_yticks(at, names, fontsize=row_letters(len(pairs), 8))
+    panels[0].invert_yaxis()
+    legend_over(figure, panels)
+    caption = (
+        f"{role}: {counted(len(pairs), 'pair')} of models, each at the middle of its facing layers (named on the "
+        "left). Black: what means and standard deviations alone give for the cosine, and where the Pearson of 95 "
+        "of 100 strangers lies."
+    )
+    return Picture(f"experiment-3-pairs.{role}{end}", f"All pairs at one layer: {role}{of}", caption, figure, (shown,))
 
 
 def groups_by_layer(survey: Survey) -> Iterator[Picture]:
@@ -223,8 +233,9 @@ def groups_compared(survey: Survey) -> Iterator[Picture]:
     for (role,), table in grouped(survey.table("groups"), "role"):
         groups = _groups(table)
         names = [f"{name}\n{_pairs(some)}" for name, some in groups]
-        figure, panels = page(3, 1, names_room(names, across=0.08), sharey=True)
+        figure, panels = page(3, 1, names_room(names, across=0.12), sharey=True)
         for panel, (metric, title) in zip(panels, METRICS, strict=True):
+            panel.locator_params(axis="x", nbins=4)
             for place, (_, some) in enumerate(groups):
                 found = numbers(some, f"{metric}_mean")
                 if metric == "cosine":  # near 1 everywhere: bars from zero would hide how near

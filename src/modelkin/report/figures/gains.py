@@ -15,6 +15,7 @@ from modelkin.report.figures.canvas import (
     Room,
     colour,
     empty_rest,
+    fitted_title,
     layer_ticks,
     legend_over,
     line_style,
@@ -26,6 +27,7 @@ from modelkin.report.figures.canvas import (
     shared_bar,
 )
 from modelkin.report.figures.rows import (
+    counted,
     distinct,
     grouped,
     has,
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
 PAIRS = 20  # told apart by colour, dash and mark at most
 RIDGES = 16  # layers drawn at most; the table has all
+ACROSS_RIDGES = 8
 STATISTICS = (("mean", "mean"), ("std", "standard deviation"), ("min", "least"), ("max", "greatest"), ("l2", "L2 norm"))
 
 
@@ -78,7 +81,7 @@ def _draw_surface(panel: Any, table: Table, model: str, norm: Any) -> Any:
         x, y, heights, cmap=ALONG, norm=norm, rstride=1, cstride=1, lw=0, antialiased=False, rasterized=True
     )
     panel.set_zlim(norm.vmin, norm.vmax)
-    panel.set_title(model, loc="left")
+    fitted_title(panel, model)
     panel.set_xlabel("dimension")
     panel.set_ylabel("layer")
     layer_ticks(panel, layers, "y", most=5)
@@ -183,16 +186,21 @@ def ridges(survey: Survey) -> Iterator[Picture]:
     models = [model.label for model in survey.models]
     for (role,), table in grouped(survey.table("ridges"), "role"):
         shown = distinct(table, "model")
-        figure, panels = page(len(shown), 1, sharex=True)
+        across = min(len(shown), ACROSS_RIDGES)
+        figure, panels = page(across, -(-len(shown) // across), Room(down=0.2), sharex=True)
         most = 0
-        for panel, model in zip(panels, shown, strict=True):
+        for panel, model in zip(panels, shown, strict=False):
             one = where(table, model=model)
             layers = spread(distinct(one, "layer"), RIDGES)
             most = max(most, len(distinct(one, "layer")))
             _draw_ridges(panel, one, layers, colour(models.index(model) if model in models else 0))
-            panel.set_title(model, loc="left", fontsize=11)
-            panel.set_xlabel("gain")
-        panels[0].set_ylabel("layer")
+            fitted_title(panel, model, 11)
+        empty_rest(panels, len(shown))
+        for place, panel in enumerate(panels[: len(shown)]):
+            panel.set_ylabel("" if place % across else "layer")
+            lowest = place + across >= len(shown)
+            panel.set_xlabel("gain" if lowest else "")
+            panel.tick_params(labelbottom=lowest)
         drawn = f"at most {RIDGES} of {most} layers, evenly" if most > RIDGES else "every layer"
         low, high = np.nanmin(numbers(table, "left")), np.nanmax(numbers(table, "right"))
         caption = (
@@ -219,7 +227,9 @@ def _draw_ridges(panel: Axes, table: Table, layers: list[str], tint: str) -> Non
 def input_minus_post(survey: Survey) -> Iterator[Picture]:
     """Figure 10: the difference of the two norms inside a layer, and whether two models share its pattern."""
     table, pairs = survey.table("input-minus-post"), survey.table("input-minus-post-pairs")
-    figure, panels = page(3, 1, Room(across=0.18), width_ratios=(1, 1, 0.42))
+    longest = max((len(f"{a} · {b}") for (a, b), _ in grouped(pairs, "a", "b")), default=0)
+    beside = min(0.4, 0.05 + 0.0052 * longest)  # of the page, for names at 8 points
+    figure, panels = page(3, 1, Room(across=0.18), width_ratios=(1, 1, 2 * beside / (0.78 - beside)))
     layers = distinct(table, "layer")
     for place, ((model,), one) in enumerate(grouped(table, "model")):
         at, middle, spread_of = _at(one, layers), numbers(one, "mean"), numbers(one, "std")
@@ -260,7 +270,7 @@ def _draw_pairs(panel: Axes, pairs: Table, layers: list[str]) -> str:
         (a, b), one = every[n]
         panel.plot(_at(one, layers), numbers(one, "pearson"), label=f"{a} · {b}", **line_style(place))
     left = len(every) - len(named)
-    return f", the {PAIRS} farthest from zero by name, {left} others pale" if left else ""
+    return f", the {PAIRS} farthest from zero by name, {counted(left, 'other')} pale" if left else ""
 
 
 def _legends_beside(panels: list[Axes]) -> None:
@@ -271,7 +281,6 @@ def _legends_beside(panels: list[Axes]) -> None:
     side.axis("off")
     for panel, title in zip(panels, ("models", "pairs"), strict=False):
         marks, names = panel.get_legend_handles_labels()
-        size = 8 if max(map(len, names), default=0) < 36 else 6
-        legend = Legend(side, marks, names, title=title, fontsize=size, frameon=False, borderaxespad=0)
+        legend = Legend(side, marks, names, title=title, fontsize=8, frameon=False, borderaxespad=0, labelspacing=0.35)
         legend.set_loc("upper left" if title == "models" else "lower left")
         side.add_artist(legend)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,6 +34,7 @@ PAGES = 4  # layers of one role drawn at most; the tables have all
 WRITTEN = 9  # a number in each cell up to so many rows
 DIGIT_WIDTH = 0.65  # of a letter's height, with a little room around
 SMALLEST_LETTERS = 5.0  # points
+SHORT = 4  # letters of names that need not stand aslant
 READ = ("cosine", "centred_cosine", "rel_l2")  # the metrics whose cells carry numbers
 
 
@@ -95,9 +96,9 @@ def _page(name: str, title: str, matrices: list[Matrix], rest: str) -> Picture:
     nulls = {matrix.metric: matrix.strangers for matrix in matrices}
     said = " ".join(f"{metric}: {null}." for metric, null in nulls.items())
     caption = (
-        f"{matrices[0].caption} Between strangers {said} Colours run from the least to the greatest cell off the "
-        "diagonal, of the "
-        f"centred cosine to the greatest of either sign. In rel_l2 the row is the denominator.{rest}"
+        f"{matrices[0].caption} Between strangers, {said} Colours run from the least to the greatest cell off the "
+        "diagonal, of the centred cosine to the greatest of either sign; grey: a thing with itself, or nothing to "
+        f"compare. In rel_l2 the row is the denominator.{rest}"
     )
     return Picture(name, title, caption, figure, tuple(matrices))
 
@@ -122,9 +123,9 @@ def _draw(panel: Axes, matrix: Matrix) -> None:
     if len(found) <= WRITTEN:
         if matrix.metric in READ:
             _write_cells(panel, found, same, image)
-        panel.set_xticks(
-            range(len(matrix.columns)), matrix.columns, rotation=35, ha="right", fontsize=8, rotation_mode="anchor"
-        )
+        aslant: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
+        short = max(map(len, matrix.columns)) <= SHORT
+        panel.set_xticks(range(len(matrix.columns)), matrix.columns, fontsize=8, **({} if short else aslant))
         panel.set_yticks(range(len(matrix.rows)), matrix.rows, fontsize=8)
     else:
         layer_ticks(panel, matrix.columns, most=6)
@@ -134,9 +135,13 @@ def _draw(panel: Axes, matrix: Matrix) -> None:
 
 def _write_cells(panel: Axes, found: np.ndarray, same: np.ndarray, image: object) -> None:
     """As large as the cells allow; where that is too small to read, the colours alone are left."""
-    digits = decimals(np.where(same, np.nan, found))
-    shown = {at: _short(value, digits) for at, value in np.ndenumerate(found) if np.isfinite(value) and not same[at]}
-    size = min(10.0, _cell_points(panel, found) / (DIGIT_WIDTH * max(map(len, shown.values()), default=1)))
+    off = np.where(same, np.nan, found)
+    for least in (3, 2):
+        digits = decimals(off, least)
+        shown = {at: _short(value, digits) for at, value in np.ndenumerate(off) if np.isfinite(value)}
+        size = min(10.0, _cell_points(panel, found) / (DIGIT_WIDTH * max(map(len, shown.values()), default=1)))
+        if size >= SMALLEST_LETTERS:
+            break
     for (i, j), text in shown.items() if size >= SMALLEST_LETTERS else ():
         panel.text(j, i, text, ha="center", va="center", color=ink_on(image, float(found[i, j])), fontsize=size)
 

@@ -21,7 +21,6 @@ from modelkin.report.figures.canvas import (
     in_words,
     layer_ticks,
     legend_over,
-    names_room,
     norm_across,
     norm_along,
     null_band,
@@ -39,14 +38,13 @@ from modelkin.report.figures.rows import (
     has,
     labelled,
     listed,
-    mean,
     named_parts,
     null_said,
     numbers,
-    pair_name,
     safe,
     span,
     texts,
+    together,
     values,
     where,
 )
@@ -55,11 +53,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PER_PAGE = 6
-EARLY = 0.13  # of a line: halves that agree stay side by side
-_HALVES: tuple[dict[str, Any], ...] = (
-    {"marker": "o", "color": colour(0), "label": "early half"},
-    {"marker": "D", "color": colour(1), "label": "late half"},
-)
 
 
 def bars(survey: Survey) -> Iterator[Picture]:
@@ -74,8 +67,7 @@ def bars(survey: Survey) -> Iterator[Picture]:
             some = where(sampled, role=role)
             notes.append(_draw_bars(panels[3 * row : 3 * row + 2], some, curve, role))
             _draw_curve(panels[3 * row + 2], curve, values(some, "layer_a")[0])
-        panels[0].legend(loc="lower right", framealpha=0.9)
-        panels[2].legend(loc="center right", fontsize=8)
+        legend_over(figure, [panels[0], panels[2]])
         caption = (
             f"{_known(sampled)}{' '.join(notes)} The layers were chosen by {values(sampled, 'chosen_by')[0]}: the most "
             "favourable ones, not typical ones. Cosine and Pearson are of all dimensions. Grey: the cosine that means "
@@ -84,16 +76,10 @@ def bars(survey: Survey) -> Iterator[Picture]:
             "axes, "
             "so neighbouring points move together."
         )
-        data = (sampled, _together(shown))
+        data = (sampled, together(shown))
         yield Picture(
             f"figure-01-bars.{safe(a)}.{safe(b)}", f"{a} and {b}: gains and their pattern", caption, figure, data
         )
-
-
-def _together(tables: list[Table]) -> Table:
-    import msgspec
-
-    return msgspec.structs.replace(tables[0], rows=tuple(row for table in tables for row in table.rows))
 
 
 def _known(table: Table) -> str:
@@ -206,10 +192,11 @@ def _layer_summary(survey: Survey, a: str, b: str) -> tuple[tuple[Table, ...], s
     for row in table.rows:
         cell = dict(zip(table.columns, row, strict=True))
         said += (
-            f"{cell['role']} {cell['metric']}: facing layers {_g(cell['diagonal_mean'])}, others {_g(cell['off_mean'])}"
+            f"{cell['role']} {cell['metric']}: facing layers {_near(cell['diagonal_mean'])}, "
+            f"others {_near(cell['off_mean'])}"
         )
         if cell["off_expected"] is not None:
-            said += f" (from means alone {_g(cell['off_expected'])})"
+            said += f" (from means alone {_near(cell['off_expected'])})"
         said += f", difference {_g(cell['dominance'])}, p {_g(cell['dominance_p'])}. "
     said += "p: hidden axes renumbered at random, once for all layers. "
     return (table,), said
@@ -217,6 +204,11 @@ def _layer_summary(survey: Survey, a: str, b: str) -> tuple[tuple[Table, ...], s
 
 def _g(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, (int, float)) else "–"
+
+
+def _near(value: object) -> str:
+    """Cosines differ behind the third nine."""
+    return f"{value:.5g}" if isinstance(value, (int, float)) and abs(value) > 0.9 else _g(value)
 
 
 def many_pairs(survey: Survey) -> Iterator[Picture]:
@@ -255,7 +247,8 @@ def _page_of_pairs(survey: Survey, role: str, matrices: list[Matrix], name: str,
         bar.set_ticks(ticks, labels=[f"{tick:.2g}" for tick in ticks])
         bar.ax.minorticks_off()
     caption = (
-        f"{role}: {counted(len(matrices), 'pair')} of models, every layer of one against every layer of the other, one "
+        f"{role}: {counted(len(matrices), 'pair')} of models, every layer of one against every layer of the other; "
+        "above each the means over facing layers and over all others. One "
         "colour scale that covers all "
         f"cells{'' if reach is None else f', linear within ±{reach:.3g} (95 of 100 strangers), logarithmic beyond'}. "
         f"{null_said(matrices[0])}"
@@ -295,12 +288,13 @@ def changes(survey: Survey) -> Iterator[Picture]:
         legend_over(figure, panels)
         answers = ", ".join(f"{role} {listed(distinct(where(table, role=role), 'answer'))}" for role in roles)
         caption = (
-            f"{span(distinct(table, 'layer_a'))}; answers: {answers}. Dashed: the least mean difference that shows, "
+            f"Over {span(distinct(table, 'layer_a'))}; answers: {answers}. Solid on the right: mean over the values "
+            "that differ. Dashed: the least mean difference that shows, "
             "one value moved by one step at the median size. A step doubles where gains cross a power of two, so fewer "
             "values seem to change in layers with larger gains. Layers without any difference are left out of "
             f"the logarithmic panels. {null_said(table)}"
         )
-        shown = _together([where(table, role=role) for role in roles])
+        shown = together([where(table, role=role) for role in roles])
         yield Picture(
             f"figure-03-1-changes.{safe(a)}.{safe(b)}", f"{a} and {b}: what changed", caption, figure, (shown,)
         )
@@ -339,44 +333,3 @@ def _draw_line_kinds(panels: list[Axes], table: Table) -> None:
 def _positive(found: np.ndarray) -> np.ndarray:
     """What a logarithmic scale can show."""
     return np.where(found > 0, found, np.nan)
-
-
-def decay(survey: Survey) -> Iterator[Picture]:
-    """Early layers against late ones, with what the means alone give for the same layers."""
-    curves = survey.table("curves")
-    for role in distinct(curves, "role"):
-        pairs = list(grouped(where(curves, role=role), "a", "b"))
-        names = [pair_name(a, b, values(one, "known")[0]) for (a, b), one in pairs]
-        figure, panels = page(2, 1, names_room(names, across=0.08), sharey=True)
-        for place, (_, table) in enumerate(pairs):
-            half = (len(table.rows) + 1) // 2  # as in the table of layer pairs
-            for panel, metric in zip(panels, ("cosine", "pearson"), strict=True):
-                found = numbers(table, metric)
-                ends = mean(found[:half]), mean(found[half:])
-                panel.plot(ends, [place - EARLY, place + EARLY], color=NULL_COLOUR, lw=1)
-                for end, at, style in zip(ends, (place - EARLY, place + EARLY), _HALVES, strict=True):
-                    panel.plot(end, at, ls="", **style | {"label": None if place else style["label"]})
-            expected = numbers(table, "expected_cosine")
-            for part, at, style in zip(
-                (expected[:half], expected[half:]), (place - EARLY, place + EARLY), _HALVES, strict=True
-            ):
-                name = None if place else f"{style['label']}, cosine from means alone"
-                panels[0].plot(
-                    mean(part), at, marker=style["marker"], mfc="none", color="black", ms=10, ls="", label=name
-                )
-            spread_of = float(BEYOND / np.sqrt(numbers(table, "n")[0] - 1))
-            name = None if place else "Pearson of strangers, 95 %"
-            panels[1].barh(place, 2 * spread_of, 0.6, -spread_of, color=NULL_COLOUR, alpha=0.25, label=name)
-            panels[1].update_datalim([(-1.2 * spread_of, place), (1.2 * spread_of, place)])
-        panels[0].set_yticks(range(len(pairs)), names, fontsize=9)
-        panels[0].invert_yaxis()
-        panels[0].set_xlabel("mean cosine")
-        panels[1].set_xlabel("mean Pearson")
-        legend_over(figure, panels)
-        caption = (
-            f"{role}: means over the first and the second half of the facing layers of {counted(len(pairs), 'pair')}; "
-            "the late half lies a little lower. Open marks: the cosine that means and standard deviations alone give "
-            "for the same layers; a decay that they show too is one of scale. Grey bars: where the Pearson of one "
-            "layer lies for 95 of 100 strangers."
-        )
-        yield Picture(f"decay.{role}", f"Early and late layers: {role}", caption, figure, (where(curves, role=role),))

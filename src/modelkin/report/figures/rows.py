@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from modelkin.records import Matrix, Survey, Table, Value
 
 Numbers = NDArray[np.float64]
+Item = TypeVar("Item")
 
 
 def has(survey: Survey, *names: str) -> bool:
@@ -26,6 +27,11 @@ def where(table: Table, **values: Value) -> Table:
     wanted = [(table.columns.index(column), value) for column, value in values.items()]
     kept = tuple(row for row in table.rows if all(row[place] == value for place, value in wanted))
     return msgspec.structs.replace(table, rows=kept)
+
+
+def together(tables: Sequence[Table]) -> Table:
+    """Rows of several tables with the same columns."""
+    return msgspec.structs.replace(tables[0], rows=tuple(row for table in tables for row in table.rows))
 
 
 def grouped(table: Table, *columns: str) -> Iterator[tuple[tuple[str, ...], Table]]:
@@ -116,9 +122,29 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
-def pair_name(a: str, b: str, known: object) -> str:
-    """Two models, and what is known of them without measuring."""
-    return f"{a} · {b}\nknown: {known}" if known else f"{a} · {b}"
+def pair_name(a: str, b: str, *notes: str) -> str:
+    """Two models, and in a line each what is noted of them."""
+    return "\n".join([f"{a} · {b}", *filter(None, notes)])
+
+
+def known_note(known: object) -> str:
+    """What is known of two models without measuring."""
+    return f"known: {known}" if known else ""
+
+
+def in_rows(names: Sequence[str], most: int = 12) -> list[str]:
+    """Names of rows: where there are many, a line each."""
+    return list(names) if len(names) <= most else [name.replace("\n", ", ") for name in names]
+
+
+def paged(found: Sequence[Item], most: int) -> list[tuple[str, str, Sequence[Item]]]:
+    """(end of the file's name, end of the title, a page of them): evenly, and without ends where one page will do."""
+    pages = max(1, -(-len(found) // most))
+    size = -(-len(found) // pages)
+    if pages == 1:
+        return [("", "", found)]
+    parts = [found[start : start + size] for start in range(0, len(found), size)]
+    return [(f".{n}", f", page {n} of {len(parts)}", part) for n, part in enumerate(parts, 1)]
 
 
 def listed(names: Sequence[str], most: int = 8) -> str:

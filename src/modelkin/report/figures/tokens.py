@@ -61,11 +61,17 @@ def _histogram(panel: Axes, found: np.ndarray, tint: str, label: str) -> None:
         low, high = min(known.min(), *lines, known.max()), max(known.max(), *lines, known.min())
         if high - low < 1e-9:
             low, high = low - 0.05, high + 0.05
-        said = f"{known.size} {label}, mean {known.mean():.5g}, standard deviation {known.std():.2g}"
+        said = f"{known.size} {label}, mean {_mean_said(known)}, standard deviation {known.std():.2g}"
         style: dict[str, Any] = {"bins": min(60, max(20, known.size // 6)), "color": tint, "alpha": 0.7}
         panel.hist(known, range=(low, high), label=said, **style)
         if NARROW * (high - low) > np.ptp(known) > 0:
             _enlarged(panel, known, low, high, style)
+
+
+def _mean_said(known: np.ndarray) -> str:
+    """Digits enough to tell copies from each other; near zero, few."""
+    middle = float(known.mean())
+    return f"{middle:.5f}" if abs(middle) > 0.99 else f"{middle:.3g}"
 
 
 def _enlarged(panel: Axes, known: np.ndarray, low: float, high: float, style: dict[str, Any]) -> None:
