@@ -30,7 +30,8 @@ from planted import (
 
 from modelkin.alignment import Alignment, align, summary
 from modelkin.alignment.folding import Block
-from modelkin.alignment.sides import Side
+from modelkin.alignment.judging import Judged, completed
+from modelkin.alignment.sides import Side, Sides
 from modelkin.architectures import Anatomy, identify
 from modelkin.checkpoint import open_checkpoint
 from modelkin.demo import bundled
@@ -401,3 +402,23 @@ def test_layer_norms_are_blind_to_the_mean() -> None:
 def test_signs_alone_are_a_signed_permutation() -> None:
     a, rng = drawn(1), np.random.default_rng(2)
     assert aligned(a, permute_hidden(flip_signs(a, rng), rng)).hidden == "signed permutation"
+
+
+def test_layers_that_nobody_could_judge_are_mapped_by_those_that_were_found() -> None:
+    a, b = anatomy(drawn(1)), anatomy(composed(drawn(1), np.random.default_rng(2)))
+    found = align(a, b, np.random.default_rng(0))
+    sides = Sides(Side(a), Side(b), np.random.default_rng(0))
+    first = found.cells[0]
+    half = Judged(((first.found.b, first.found.a), *((b, None) for b, _ in found.layers[1:])), (), (first,))
+    pairs = [(layer, layer) for layer in a.layers]
+    whole = completed(sides, half, found.rotation, pairs, lambda _: None)
+    assert whole.layers == tuple((layer, layer) for layer in a.layers)
+    assert len(whole.cells) == len(a.layers)
+    assert whole.held_out == ()  # what was not held out is no evidence
+
+
+def test_of_strangers_nothing_is_completed() -> None:
+    a, b = anatomy(drawn(1)), anatomy(drawn(2))
+    none = Judged(tuple((layer, None) for layer in b.layers), (), ())
+    sides = Sides(Side(a), Side(b), np.random.default_rng(0))
+    assert completed(sides, none, np.eye(48, dtype=np.float32), [("0", "0")], lambda _: None) is none
