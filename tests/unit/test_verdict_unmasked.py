@@ -104,6 +104,7 @@ def test_kinds_direction_and_share_come_from_the_relation() -> None:
     assert not any("which of the two came first" in limit for limit in verdict.limits)
     open_end = judge(both, relation=relation())
     assert (kinds(open_end), open_end.direction) == (["undetermined"], "unknown")
+    assert open_end.direction_probability is None  # of an order that is not told
     assert any("which of the two came first" in limit for limit in open_end.limits)
 
 

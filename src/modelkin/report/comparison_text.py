@@ -95,8 +95,7 @@ def _verdict(comparison: Comparison) -> RenderableType:
     line = Text.assemble((verdict.outcome.upper(), STYLES[verdict.outcome]), "  ", plain(verdict.sentence))
     parts = [line]
     if verdict.outcome == "related":
-        known = verdict.direction != "unknown" and verdict.direction_probability is not None
-        sure = f" ({verdict.direction_probability:.2f})" if known else ""
+        sure = "" if verdict.direction_probability is None else f" ({verdict.direction_probability:.2f})"
         facts = [f"kind: {kinds_text(verdict.kinds)}", f"direction: {verdict.direction}{sure}"]
         if verdict.log10_pvalue is not None:
             facts.append(f"p ≤ {pvalue_text(verdict.log10_pvalue)} (grade {verdict.grade})")

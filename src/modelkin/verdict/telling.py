@@ -29,7 +29,7 @@ def told(verdict: Verdict, found: Tally, undone: Sequence[str], relation: Relati
         verdict,
         kinds=(*first, *more) or (KindShare("undetermined", None),),
         direction=direction,
-        direction_probability=relation.direction_probability if direction == relation.direction else None,
+        direction_probability=relation.direction_probability if direction == relation.direction != "unknown" else None,
         shared=relation.shared,
         layer_map=verdict.layer_map or relation.layer_map,
         sentence=_sentence(verdict, found, undone, direction),
