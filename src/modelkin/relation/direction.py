@@ -73,13 +73,13 @@ def judged(clues: Clues, triplets: Sequence[Triplet], odds: Mapping[str, tuple[f
         return _by_loss(clues, children.pop(), tuple(why for _, why in lost))
     if children:
         return Judgement("unknown", None, ("both have lost something: " + "; ".join(why for _, why in lost),))
-    if either := _either_way(clues):
-        return Judgement("unknown", None, either)
     features = direction_features(clues.facts)
     ahead = None if features is None else fitted()["direction"].log_odds(features)
     by_third = _by_relatives(triplets, odds, ahead or 0.0)
     if by_third is not None:
         return by_third
+    if either := _either_way(clues):
+        return Judgement("unknown", None, either)
     if ahead is None:
         return Judgement("unknown", None, ("nothing was lost, and nothing was changed that would tell an order",))
     return _by_odds(ahead)
