@@ -18,11 +18,12 @@ ALIKE, SOME = 0.6, 0.25  # cosine of what two neurons write, and share of neuron
 
 @dataclass(frozen=True)
 class Depth:
-    """A change of depth, and which of the two was made by it."""
+    """A change of depth, and which of the two was made by it, if one can be told."""
 
     kind: Kind
     child: str  # "a" or "b"
     why: str
+    tells_order: bool = True
 
 
 def depth_change(
@@ -34,10 +35,12 @@ def depth_change(
     """
     used = Counter(name for _, name in layers if name is not None)
     repeated = sum(count - 1 for count in used.values())
-    if repeated:
-        return Depth("depth-upscale", "b", f"{repeated} layers of b continue a layer of a that another continues too")
     alone_a = [name for name in a.layers if name not in used]
     alone_b = [name for name, other in layers if other is None]
+    if repeated:
+        why = f"{repeated} layers of b continue a layer of a that another continues too"
+        # Layers of b that a lacks, or the reverse, are those of siblings.
+        return Depth("depth-upscale", "b", why, tells_order=not alone_a and not alone_b)
     if not used or bool(alone_a) == bool(alone_b):
         return None
     weights, alone, child = (a, alone_a, "a") if alone_a else (b, alone_b, "b")
@@ -47,9 +50,8 @@ def depth_change(
     if len(doubled) * 2 >= len(alone):
         return Depth("depth-upscale", child, f"{len(doubled)} layers of {child} are doubles of others of its own")
     other = "b" if child == "a" else "a"
-    return Depth(
-        "depth-prune", other, f"{other} has {len(alone)} of the layers of {child} less, and no layer of its own"
-    )
+    why = f"{other} has {len(alone)} of the layers of {child} less, and no layer of its own; or they were put in there"
+    return Depth("depth-prune", other, why, tells_order=False)
 
 
 def _has_double(weights: Weights, name: str, rng: np.random.Generator) -> bool:

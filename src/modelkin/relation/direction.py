@@ -1,8 +1,9 @@
 """Who came first. Counted losses of information speak first, then third relatives, then the fitted model; never dates.
 
-A move that loses something points at the one that lost: what is on a grid was put there, what is empty was emptied, a
-part was taken from a whole. Third relatives can show that two are siblings. The rest is a fitted order, told as a
-probability; below 0.9 the answer is unknown.
+A move that loses something points at the one that lost: what is on a grid was put there, what is empty was emptied.
+Layers, axes or neurons that only one has tell nothing: they may have been left out here or put in there. Third
+relatives can show that two are siblings. The rest is a fitted order, told as a probability; below 0.9 the answer is
+unknown.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ EXACT, ROUNDED = 0.95, 0.004
 # third relative alone names a parent: they can only say that nobody is.
 ALONE = False
 MOST = 0.5  # share of matrices that must show a loss
+STAYED = 0.5  # of the values: where more are the same in both, none was put on a grid, and others were taken off it
 NEW_ROWS = 0.6  # times the usual distance from the mean row, below which rows were added
 EMPTIED = 0.005
 
@@ -76,6 +78,8 @@ def judged(clues: Clues, triplets: Sequence[Triplet], odds: Mapping[str, tuple[f
     by_third = _by_relatives(triplets, odds, ahead or 0.0)
     if by_third is not None:
         return by_third
+    if either := _either_way(clues):
+        return Judgement("unknown", None, either)
     if ahead is None:
         return Judgement("unknown", None, ("nothing was lost, and nothing was changed that would tell an order",))
     return _by_odds(ahead)
@@ -169,8 +173,8 @@ def _grid_losses(facts: Sequence[TensorFact]) -> list[tuple[str, str]]:
         return []
     tests = {
         "its matrices lie on the grid of a quantiser and the other's do not": (
-            [f.lattice_a is not None and f.lattice_b is None for f in body],
-            [f.lattice_b is not None and f.lattice_a is None for f in body],
+            [f.lattice_a is not None and f.lattice_b is None and f.same < STAYED for f in body],
+            [f.lattice_b is not None and f.lattice_a is None and f.same < STAYED for f in body],
         ),
         "its values are the other's, rounded to a coarser format": (
             [f.cast_a is not None for f in body],
@@ -195,10 +199,8 @@ def _grid_losses(facts: Sequence[TensorFact]) -> list[tuple[str, str]]:
 
 def _structure(clues: Clues) -> list[tuple[str, str]]:
     found = []
-    if clues.depth is not None:
+    if clues.depth is not None and clues.depth.tells_order:
         found.append((clues.depth.child, clues.depth.why))
-    if clues.narrow is not None:
-        found.append((clues.narrow, f"{clues.narrow} is a part of the other's hidden axes or neurons"))
     if clues.upcycled is not None:
         found.append((clues.upcycled, f"the experts of {clues.upcycled} hold the neurons of the other's layers"))
     tokens = clues.tokens
@@ -211,6 +213,14 @@ def _structure(clues: Clues) -> list[tuple[str, str]]:
             (side, f"{side} has tokens more, whose rows lie near the mean") for side, is_so in grown.items() if is_so
         ]
     return found
+
+
+def _either_way(clues: Clues) -> tuple[str, ...]:
+    """What one has and the other has not, whoever came first."""
+    found = [clues.depth.why] if clues.depth is not None and not clues.depth.tells_order else []
+    if clues.narrow is not None:
+        found.append(f"{clues.narrow} is a part of the other's hidden axes or neurons; or the other was made wider")
+    return tuple(found)
 
 
 def _by_relatives(

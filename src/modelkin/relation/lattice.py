@@ -169,6 +169,8 @@ def _whole_steps(groups: Iterable[tuple[NDArray[np.floating], float]]) -> bool:
 def _is_fp8(values: NDArray[np.floating]) -> bool:
     """Three bits of fraction under some scale: the largest value tells which."""
     sizes = np.unique(np.abs(values[values != 0]))
+    if not sizes.size:
+        return False  # zeros lie on every grid
     for eighths in range(8, 16):
         scaled = sizes / sizes[-1] * eighths / 8
         fraction = np.frexp(scaled)[0] * 16  # a whole number from 8 to 15

@@ -35,6 +35,7 @@ from modelkin.studies.published import MODELS
 NO_WEIGHTS = "needs the weights themselves, which are not in this package: name the two models"
 STRANGERS = ("dune", "grove")  # shown where no models are named
 LEFT = 0.5  # a step stands if at least this share of what was claimed is left of it
+LEAST_SIGMA = 2.0  # and nothing is left of a claim with less
 LEVEL = 1e-3
 CONVICTS = 1e-6  # what `compare` asks of a roll call
 
@@ -142,7 +143,7 @@ def _first_layer(it: Argument) -> Step:
 def _dropped(it: Argument, sigma: float) -> Step:
     whole = it.sigma(WITHIN_FIRST, ACROSS, ACROSS_FIRST)
     first = it.values(ACROSS_FIRST)[0]
-    stands = whole is not None and abs(whole) >= LEFT * abs(sigma) and whole * sigma > 0
+    stands = whole is not None and abs(whole) >= max(LEAST_SIGMA, LEFT * abs(sigma)) and whole * sigma > 0
     says = f"layer 0 itself, where the two models have a cosine of {first:.4f}, was left out; this is sigma with it"
     return Step("the dropped layer", sigma, whole, stands, says)
 
@@ -238,8 +239,8 @@ def _step_table(replays: Sequence[Replay]) -> Table:
         title="Where the argument fails",
         caption="Step 0 is the claim; each further step repairs one thing. `claimed` is the number that the argument "
         "rests on there, `found` what it becomes. A step stands if the cosine across models stays above what it is "
-        f"held against, if at least {LEFT:.0%} of the sigma or of the distance to 1 is left, if sigma is above that "
-        f"of every control, or if p is at most {LEVEL:g} "
+        f"held against, if at least {LEFT:.0%} of the sigma ({LEAST_SIGMA:g} or more) or of the distance to 1 is left, "
+        f"if sigma is above that of every control, or if p is at most {LEVEL:g} "
         f"({CONVICTS:g} for the roll call). Sigma read as a probability can never stand, for the argument has too few "
         "numbers: it fails for true copies too, and counts for nothing in either direction.",
         strangers="no step has to stand: cosines are as high as means and standard deviations make "

@@ -33,7 +33,7 @@ def told(verdict: Verdict, found: Tally, undone: Sequence[str], relation: Relati
         shared=relation.shared,
         layer_map=verdict.layer_map or relation.layer_map,
         sentence=_sentence(verdict, found, undone, direction),
-        limits=(*cannot, *relation.limits),
+        limits=(*cannot, *((words.CAN_BE_FORGED,) if direction in ("a->b", "b->a") else ()), *relation.limits),
     )
 
 

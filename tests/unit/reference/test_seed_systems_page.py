@@ -29,7 +29,7 @@ def commands() -> list[list[str]]:
 
 
 def test_fifteen_defects_and_37_features_without_an_empty_cell() -> None:
-    defects, features = tables()
+    defects, features, _toy = tables()
     assert [row[0] for row in defects] == [str(number) for number in range(1, 16)]
     assert [row[0] for row in features] == [str(number) for number in range(1, 38)]
     assert all(len(row) == 5 and all(row) for row in defects)

@@ -46,7 +46,7 @@ def test_counted_losses_carry_no_probability() -> None:
 
 
 def test_losses_on_both_sides_contradict_each_other() -> None:
-    clues = Clues(facts(BASE, PRUNED), depth=Depth("depth-prune", "a", "a has a layer less"))
+    clues = Clues(facts(BASE, PRUNED), depth=Depth("depth-upscale", "a", "layers of a are doubles"))
     assert judged(clues, (), {}).direction == "unknown"
 
 
@@ -54,7 +54,9 @@ def test_losses_on_both_sides_contradict_each_other() -> None:
     ("clue", "child"),
     [
         ({"depth": Depth("depth-upscale", "b", "doubled")}, "a->b"),
-        ({"narrow": "a"}, "b->a"),
+        ({"depth": Depth("depth-upscale", "b", "of a's layers some are missing", tells_order=False)}, "unknown"),
+        ({"depth": Depth("depth-prune", "b", "fewer, or put in", tells_order=False)}, "unknown"),
+        ({"narrow": "a"}, "unknown"),
         ({"upcycled": "b"}, "a->b"),
         ({"merge": MERGE, "names": ("A", "B")}, "a->b"),
         ({"merge": msgspec.structs.replace(MERGE, sources=("C", "D")), "names": ("A", "B")}, "unknown"),

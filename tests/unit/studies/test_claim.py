@@ -64,11 +64,10 @@ def test_four_against_four_never_go_below_one_in_seventy() -> None:
     assert four_against_four([4, 2], [3, 1]) == pytest.approx(2 / 6)  # 4+3 and 4+2 of six pairs
 
 
-def test_on_strangers_every_step_fails_that_tells_relatives(strangers: Study) -> None:
+def test_on_strangers_every_step_fails(strangers: Study) -> None:
     asked = steps(strangers, "asked")
     assert asked.pop("the claim in sigma") == "not tested"
-    asked.pop("the dropped layer")  # says how much hangs on layer 0, which in small models is no odd one out
-    assert len(asked) == 6
+    assert len(asked) == 7
     assert set(asked.values()) == {"fails"}
     published = steps(strangers, "published")
     assert [name for name, stands in published.items() if stands == "stands"] == []
