@@ -4,24 +4,34 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet -c constraints.txt
 
-.PHONY: demo test chromium clean
+.PHONY: demo test chromium picture clean
 
 demo: $(VENV)/.base
 	$(BIN)/modelkin demo
 
 test: $(VENV)/.all chromium
-	$(BIN)/ruff check src tests benchmarks zoo
-	$(BIN)/ruff format --check src tests benchmarks zoo
+	$(BIN)/ruff check src tests benchmarks zoo docs
+	$(BIN)/ruff format --check src tests benchmarks zoo docs
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-# The report is tested in a real browser: the system's, installed here if it is missing.
+# The report is tested in a real browser: the system's, installed here by apt if it is missing.
 chromium:
-	@command -v chromium >/dev/null || { \
-	  command -v apt-get >/dev/null || { echo 'the tests of report.html need chromium on the PATH: install it first'; exit 1; }; \
-	  echo 'installing chromium, in which report.html is tested'; \
-	  { apt-get update && apt-get install -y --no-install-recommends chromium; } >/dev/null || \
-	  { echo 'chromium could not be installed: as root, apt-get install chromium'; exit 1; }; }
+	@if command -v chromium >/dev/null; then exit 0; fi; \
+	fail() { echo "make: $$1" >&2; echo 'make: report.html is tested in chromium: put one on the PATH and try again' >&2; exit 1; }; \
+	command -v apt-get >/dev/null || fail 'there is no chromium, and no apt-get to install it with'; \
+	if [ "$$(id -u)" = 0 ]; then as_root=; \
+	elif command -v sudo >/dev/null; then as_root=sudo; \
+	else fail 'there is no chromium, and installing it needs root or sudo'; fi; \
+	echo "report.html is tested in chromium, which is missing. Installing it: $$as_root apt-get install chromium"; \
+	{ $$as_root apt-get update -qq && \
+	  $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium; } >/dev/null \
+	  || fail 'apt-get could not install chromium; what it said is above'; \
+	command -v chromium >/dev/null || fail 'apt-get installed chromium, but it is not on the PATH'
+
+# The pictures of README.md and README.ko.md, anew.
+picture: $(VENV)/.all chromium
+	$(BIN)/python docs/picture.py
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "modelkin needs Python 3.11 or newer")'

@@ -183,6 +183,20 @@ def test_the_rules_on_the_page_are_those_of_the_policy() -> None:
         assert f"| `{question}` | {share:.0%} |".replace("%", " %") in text, question
     for sentence in (words.UNRELATED, words.UNRELATED_UNMASKED):
         assert sentence.partition(": ")[2] in text
+    assert "fewer than one pair of strangers in a thousand gives" in text
+    assert "Layers, axes or neurons that only one of the two has tell no order" in text
+
+
+@pytest.mark.parametrize(("readme", "language"), [("README.md", "en"), ("README.ko.md", "ko")])
+def test_a_picture_stands_on_the_first_screen_and_is_small(readme: str, language: str) -> None:
+    """`make picture` makes it anew."""
+    before_transcript = (ROOT / readme).read_text(encoding="utf-8").partition("    $ modelkin")[0]
+    found = re.search(r"!\[(.{40,})\]\((docs/img/.+?)\)", before_transcript)
+    assert found is not None
+    assert found[2] == f"docs/img/report-{language}.png"
+    body = (ROOT / found[2]).read_bytes()
+    assert body.startswith(b"\x89PNG")
+    assert len(body) <= 200_000
 
 
 # Formats.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
 from modelkin import __version__
-from modelkin.commands import study, survey
+from modelkin.commands import FIGURES, show_survey, study, survey
 from modelkin.errors import ModelkinError, UsageError
 from modelkin.options import output_options, read_options, reading_options, view_options, written
 
@@ -151,7 +152,7 @@ def compare(
     from modelkin.compare import compare as compared
     from modelkin.console import progress_bar
 
-    options = CompareOptions(budget, seed, read_options(how), candidates, control)
+    options = CompareOptions(budget, seed, read_options(how), candidates, control, made=_now())
     _one_on_standard_output(json_to, markdown_to)
     if dry_run and (json_to or out or markdown_to or card):
         raise UsageError("--dry-run prints a plan and writes nothing", hint="leave out where it should be written to")
@@ -168,20 +169,35 @@ def compare(
 
 @main.command()
 @click.argument("file", type=click.Path(path_type=Path))
+@FIGURES
 @output_options
 @view_options
 def report(
-    file: Path, json_to: str | None, out: Path | None, markdown_to: str | None, card: bool, language: Any
+    file: Path,
+    no_figures: bool,
+    json_to: str | None,
+    out: Path | None,
+    markdown_to: str | None,
+    card: bool,
+    language: Any,
 ) -> None:
-    """Show a comparison again from its JSON FILE alone; with --out as report.html, JSON, CSV and text.
+    """Show a comparison or a survey again from its JSON FILE alone; with --out as report.html, JSON, CSV and text.
 
-    Nothing is read but FILE, and nothing in it is checked: verify does that.
+    Nothing is read but FILE, and nothing in it is checked: verify does that for comparisons.
     """
+    from modelkin.records import Survey
     from modelkin.report.html.sections import checked
-    from modelkin.verify import read_comparison
+    from modelkin.report.html.survey_parts import checked_survey
+    from modelkin.verify import read_record
 
     _one_on_standard_output(json_to, markdown_to)
-    _show_comparison(checked(read_comparison(file)), json_to, out, markdown_to, card, language)
+    record = read_record(file)
+    if not isinstance(record, Survey):
+        _show_comparison(checked(record), json_to, out, markdown_to, card, language)
+    elif markdown_to or card:
+        raise UsageError("a survey has no such form", where=str(file), hint="--out writes its page and its tables")
+    else:
+        show_survey(checked_survey(record), json_to, out, language, figures=not no_figures)
 
 
 @main.command()
@@ -210,6 +226,10 @@ def verify(file: Path, fetch: bool, **how: Any) -> None:
     if different:
         raise ModelkinError(_refuted_text(different), where=str(file))
     click.echo(_verified_text(fetch, () if fetch else not_recomputed(record)))
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _refuted_text(different: Sequence[Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from modelkin.errors import UsageError
-from modelkin.options import output_options, read_options, reading_options, written
+from modelkin.options import language_option, output_options, read_options, reading_options, written
 
 SEED = click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Chooses what is drawn.")
 FIGURES = click.option("--no-figures", is_flag=True, help="Leave the pictures out of --out.")
@@ -26,6 +26,7 @@ FIGURES = click.option("--no-figures", is_flag=True, help="Leave the pictures ou
 @SEED
 @FIGURES
 @output_options
+@language_option
 @reading_options
 def survey(
     models: tuple[str, ...],
@@ -33,6 +34,7 @@ def survey(
     no_figures: bool,
     json_to: str | None,
     out: Path | None,
+    language: Any,
     **given: Any,
 ) -> None:
     """Set MODELS side by side: every metric, every layer, with what strangers would show. Each is read once.
@@ -52,7 +54,7 @@ def survey(
         record = surveyed(models, _survey_options(given), progress)
     if check_reference:
         record = _checked(record)
-    _show_survey(record, json_to, out, figures=not no_figures)
+    show_survey(record, json_to, out, language, figures=not no_figures)
 
 
 @click.command()
@@ -162,9 +164,10 @@ def _checked(record: Any) -> Any:
     return msgspec.structs.replace(record, tables=(*record.tables, table), left_out=left_out)
 
 
-def _show_survey(record: Any, json_to: str | None, out: Path | None, *, figures: bool) -> None:
+def show_survey(record: Any, json_to: str | None, out: Path | None, language: Any, *, figures: bool) -> None:
     from modelkin.console import show, write
     from modelkin.report.files import to_json
+    from modelkin.report.html.drawing import HINT, can_draw
     from modelkin.report.survey_files import write_survey
     from modelkin.report.survey_text import survey_page
     from modelkin.report.text import render
@@ -175,7 +178,9 @@ def _show_survey(record: Any, json_to: str | None, out: Path | None, *, figures:
     if json_to != "-":
         show(page, render(page))
     if out:
-        written(out, lambda: write_survey(record, render(page), out))
+        written(out, lambda: write_survey(record, render(page), out, language))
+        if not can_draw():
+            click.echo(f"modelkin: report.html has no charts: they need {HINT}", err=True)
         if figures:
             written(out, lambda: _figures(record, out / "figures"))
 

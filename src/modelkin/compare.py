@@ -75,13 +75,18 @@ Late = tuple[Noted, Noted]
 
 @dataclass(frozen=True)
 class CompareOptions:
-    """`candidates`: possible further parents, siblings, outgroups; `controls`: models that should be strangers."""
+    """`candidates`: possible further parents, siblings, outgroups; `controls`: models that should be strangers.
+
+    `made` is the date that the record bears, as 2026-01-31T12:00:00Z: the caller's, so that nothing here asks a clock
+    what a record says.
+    """
 
     budget: BudgetName = "standard"
     seed: int = 0
     reading: ReadOptions = field(default_factory=ReadOptions)
     candidates: tuple[str, ...] = ()
     controls: tuple[str, ...] = ()
+    made: str | None = None
 
 
 def compare(a: str, b: str, options: CompareOptions = CompareOptions(), progress: Progress = no_progress) -> Comparison:
@@ -89,7 +94,9 @@ def compare(a: str, b: str, options: CompareOptions = CompareOptions(), progress
     began = time.perf_counter()
     with open_pair(a, b, options, progress) as pair, open_further(options, progress) as (controls, candidates):
         found = _resumable(pair, began, progress, options.reading.cache, candidates)
-        return _beside(found, pair, controls, candidates, progress) if controls or candidates else found
+        if controls or candidates:
+            found = _beside(found, pair, controls, candidates, progress)
+        return sealed(msgspec.structs.replace(found, made=options.made)) if options.made else found
 
 
 @contextmanager

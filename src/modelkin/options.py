@@ -35,16 +35,19 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return to_json(out(command))
 
 
-def view_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The forms that a comparison can be shown in beside its page."""
-    language = click.option(
+def language_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
         "--lang",
         "language",
         type=click.Choice(["en", "ko"]),
         default="en",
         show_default=True,
         help="The language that report.html opens in; it holds both.",
-    )
+    )(command)
+
+
+def view_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The forms that a comparison can be shown in beside its page."""
     markdown = click.option(
         "--markdown",
         "markdown_to",
@@ -53,7 +56,7 @@ def view_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Write it for an issue or pull request; - is standard output.",
     )
     card = click.option("--model-card", "card", is_flag=True, help="Print what the owner may put into the model card.")
-    return markdown(card(language(command)))
+    return markdown(card(language_option(command)))
 
 
 def _file_to_write(_context: click.Context, _option: click.Parameter, target: str | None) -> str | None:

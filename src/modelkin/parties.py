@@ -24,6 +24,7 @@ def party(anatomy: Anatomy, budget: BudgetName) -> Party:
         vocabulary=known.vocabulary,
         files=known.files,
         weights=tuple(fact.name for fact in weights(anatomy)),
+        address=anatomy.checkpoint.source.address,
         claims=Claims() if budget == "quick" else read_claims(anatomy.checkpoint),
     )
 

@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -33,6 +33,7 @@ from modelkin.records import (
     Party,
     Portrait,
     ReadDigest,
+    Survey,
     Unanswered,
 )
 from modelkin.records.comparison import seal
@@ -44,9 +45,11 @@ from modelkin.verdict.policy import tally
 
 TOLERANCE = 1e-9  # relative: another processor may round another way
 LARGEST_FILE = 64 << 20
-SCHEMA = "modelkin.comparison/1"
+SCHEMA, SURVEY = "modelkin.comparison/1", "modelkin.survey/1"
+NOUNS = {"Comparison": "comparison", "Survey": "survey"}
 LAYER = re.compile(r"([A-Za-z_]+\.)?[0-9]{1,6}")
 SEAL = "sha256"
+Record = TypeVar("Record", bound=msgspec.Struct)
 OF_MODELS = ("config.json", FOLDED)  # measures that the record does not hold everything for
 
 
@@ -61,17 +64,43 @@ class Difference(msgspec.Struct, frozen=True):
 def read_comparison(path: Path) -> Comparison:
     """From a file that `compare --json` wrote."""
     hint = "give the file that `modelkin compare --json` wrote"
-    try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise UnreadableError(f"is larger than {LARGEST_FILE >> 20} MB", where=str(path), hint=hint)
-        record = msgspec.json.decode(path.read_bytes(), type=Comparison)
-    except OSError as error:
-        raise NotFound(f"cannot be read: {error.strerror}", where=str(path)) from error
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise UnreadableError(f"is no comparison: {error}", where=str(path), hint=hint) from error
+    record = _decoded(_body(path, hint), Comparison, path, hint)
     if record.schema != SCHEMA:
         raise UnreadableError(f"has the schema {record.schema!r}, not {SCHEMA!r}", where=str(path), hint=hint)
     return record
+
+
+def read_record(path: Path) -> Comparison | Survey:
+    """From a file that `compare --json` or `survey --json` wrote."""
+    hint = "give the file that `modelkin compare --json` or `modelkin survey --json` wrote"
+    body = _body(path, hint)
+    schema = _decoded(body, _Named, path, hint).schema
+    if schema == SURVEY:
+        return _decoded(body, Survey, path, hint)
+    if schema == SCHEMA:
+        return _decoded(body, Comparison, path, hint)
+    raise UnreadableError(f"has the schema {schema!r}, not {SCHEMA!r} or {SURVEY!r}", where=str(path), hint=hint)
+
+
+class _Named(msgspec.Struct):
+    schema: str
+
+
+def _body(path: Path, hint: str) -> bytes:
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise UnreadableError(f"is larger than {LARGEST_FILE >> 20} MB", where=str(path), hint=hint)
+        return path.read_bytes()
+    except OSError as error:
+        raise NotFound(f"cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def _decoded(body: bytes, kind: type[Record], path: Path, hint: str) -> Record:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        noun = NOUNS.get(kind.__name__, "record of ours")
+        raise UnreadableError(f"is no {noun}: {error}", where=str(path), hint=hint) from error
 
 
 def verify(comparison: Comparison) -> tuple[Difference, ...]:

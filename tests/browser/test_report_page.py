@@ -11,14 +11,16 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from modelkin.report.html import comparison_html
+from modelkin.report.html import comparison_html, survey_html
 from unit.report.known_pairs import of_outcome
+from unit.report.known_surveys import of_three
 
 pytestmark = pytest.mark.xdist_group("browser")  # one browser, and each page written once
 
 PHONE = {"width": 360, "height": 740}
 DESKTOP = {"width": 1200, "height": 900}
 SHOWN = ("related", "related, and in which order", "in part", "unrelated")
+ALL = (*SHOWN, "survey")
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +41,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         file = folder / f"{place}.html"
         file.write_text(comparison_html(of_outcome(name)), "utf-8")
         written[name] = file.as_uri()
-    return written
+    survey = folder / "survey.html"
+    survey.write_text(survey_html(of_three()), "utf-8")
+    return {**written, "survey": survey.as_uri()}
 
 
 class Tab:
@@ -76,7 +80,7 @@ def through(page: Page) -> None:
         page.wait_for_function("one => one.dataset.live === 'yes'", arg=shown.nth(place).element_handle())
 
 
-@pytest.mark.parametrize("name", SHOWN)
+@pytest.mark.parametrize("name", ALL)
 def test_a_page_opens_without_a_word_and_without_a_network(browser: Browser, pages: dict[str, str], name: str) -> None:
     with Tab(browser) as tab:
         page = tab.open(pages[name])
@@ -97,6 +101,42 @@ def test_hovering_over_a_point_shows_its_value_and_that_of_strangers(browser: Br
         assert "between strangers" in tip.inner_text()
         page.locator("[data-spec='en-null-0-spec'] .mark-rect.role-mark path").first.hover()
         tip.get_by_text("draws between strangers").wait_for()
+
+
+def test_hovering_over_a_cell_of_a_survey_shows_the_layers_and_the_value(
+    browser: Browser, pages: dict[str, str]
+) -> None:
+    with Tab(browser) as tab:
+        page = tab.open(pages["survey"])
+        through(page)
+        page.locator("[data-spec='en-maps-0-spec'] .mark-rect.role-mark path").first.hover()
+        tip = page.locator("#vg-tooltip-element.visible")
+        tip.wait_for()
+        assert "layer of dune" in tip.inner_text()
+        assert "layer of heath" in tip.inner_text()
+        assert "Pearson" in tip.inner_text()
+        page.locator(
+            "[data-spec='en-facing-0-spec'] .mark-symbol path"
+        ).last.hover()  # points of two roles may coincide
+        tip.get_by_text("between strangers").wait_for()
+        assert "0 ± 0.09" in tip.inner_text()
+
+
+def test_the_pairs_of_a_survey_sort_by_number(browser: Browser, pages: dict[str, str]) -> None:
+    with Tab(browser) as tab:
+        page = tab.open(pages["survey"])
+        page.locator("#en table.questions thead button").nth(2).click()
+        assert "dune · heath" not in questions(page)[0]
+        assert questions(page)[-1] == "dune · heath"
+
+
+def test_on_paper_a_survey_leaves_its_long_tables_out(browser: Browser, pages: dict[str, str]) -> None:
+    with Tab(browser) as tab:
+        page = tab.open(pages["survey"])
+        page.emulate_media(media="print")
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        assert page.locator("#en details.raw:visible").count() == 0
+        assert page.locator("#en .on-paper:visible").count() == 1
 
 
 @pytest.mark.parametrize("script", [True, False])
@@ -178,6 +218,8 @@ def test_the_page_prints_to_a4_with_everything_open(browser: Browser, pages: dic
         ("related, and in which order", "ko", "dark"),
         ("in part", "ko", "light"),
         ("unrelated", "en", "dark"),
+        ("survey", "ko", "light"),
+        ("survey", "en", "dark"),
     ],
 )
 def test_axe_finds_nothing_serious(
@@ -194,7 +236,7 @@ def test_axe_finds_nothing_serious(
 
 
 @pytest.mark.parametrize("language", ["en", "ko"])
-@pytest.mark.parametrize("name", SHOWN)
+@pytest.mark.parametrize("name", ALL)
 def test_a_phone_never_scrolls_the_page_sideways(
     browser: Browser, pages: dict[str, str], name: str, language: str
 ) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from datetime import UTC, datetime, timedelta
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,13 @@ from click.testing import CliRunner
 from modelkin.cli import main
 from modelkin.compare import CompareOptions, compare
 from modelkin.demo import bundled
+from modelkin.demo.hub import LoopbackHub, Repository
 from modelkin.errors import ModelkinError
 from modelkin.questions.identity import SAME_PLACE, same_files
 from modelkin.records import Comparison, Evidence
 from modelkin.records.comparison import sealed
 from modelkin.report.files import to_json
-from modelkin.sources import ReadOptions
+from modelkin.sources import ReadOptions, open_source
 from modelkin.verdict import judge
 from modelkin.verify import read_comparison, verify
 
@@ -163,3 +166,47 @@ def test_the_same_files_under_two_configs_contradict_nothing(tmp_path: Path) -> 
     assert whole.rows.portrait_a.gain_offset != whole.rows.portrait_b.gain_offset
     assert [share.kind for share in whole.verdict.kinds] == ["identical"]
     assert verify(whole) == ()
+
+
+def test_the_date_is_sealed_and_nothing_else_depends_on_it(tmp_path: Path) -> None:
+    models = bundled()
+    options = CompareOptions("quick", reading=ReadOptions(cache=False), made="2026-01-31T12:00:00Z")
+    dated = compare(str(models["dune"]), str(models["heath"]), options)
+    assert verify(dated) == ()
+    assert msgspec.structs.replace(dated, made=None, cost=compared().cost, sha256="") == msgspec.structs.replace(
+        compared(), sha256=""
+    )
+    whole = json.loads(to_json(dated))
+    assert verified(tmp_path, whole).exit_code == 0
+    assert verified(tmp_path, {**whole, "made": "2020-01-01T00:00:00Z"}).exit_code == 1
+    assert verified(tmp_path, {**whole, "made": None}).exit_code == 1
+
+
+def test_a_record_from_before_dates_and_addresses_stays_whole(tmp_path: Path) -> None:
+    whole = record()
+    del whole["made"], whole["a"]["address"], whole["b"]["address"]
+    body = json.dumps({**whole, "sha256": ""}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert sha256(body.encode()).hexdigest() == whole["sha256"]
+    assert verified(tmp_path, whole).exit_code == 0
+
+
+def test_the_command_line_dates_a_record(tmp_path: Path) -> None:
+    models, file = bundled(), tmp_path / "record.json"
+    pair = [str(models["dune"]), str(models["heath"])]
+    done = CliRunner().invoke(main, ["compare", *pair, "--budget", "quick", "--no-cache", "--json", str(file)])
+    assert done.exit_code == 0, done.output
+    made = datetime.strptime(json.loads(file.read_bytes())["made"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    assert timedelta(0) <= datetime.now(UTC) - made < timedelta(minutes=10)
+
+
+def test_a_model_of_a_hub_has_its_address_and_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    models = bundled()
+    with LoopbackHub({f"demo/{name}": Repository.from_folder(models[name]) for name in ("dune", "heath")}) as hub:
+        reading = ReadOptions(endpoint=hub.endpoint, cache=False, token=False)
+        found = compare("demo/dune", "demo/heath", CompareOptions("quick", reading=reading))
+        assert found.a.address == f"{hub.endpoint}/demo/dune/tree/{found.a.revision}"
+        source = open_source("demo/dune", reading)
+        monkeypatch.setattr(source, "_endpoint", "https://me:secret@mirror.example/hub")
+        assert source.address == f"https://mirror.example/hub/demo/dune/tree/{source.revision}"
+        source.close()
+    assert compared().a.address is None

@@ -35,7 +35,10 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Party(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the two models, as it was when it was read. `weights` names the files that hold its tensors."""
+    """One of the two models, as it was when it was read. `weights` names the files that hold its tensors.
+
+    `address` is the page of that commit on the Hub that it was read from.
+    """
 
     id: str
     revision: str | None
@@ -47,6 +50,7 @@ class Party(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[FileFact, ...]
     weights: tuple[str, ...] = ()
     claims: Claims = Claims()
+    address: str | None = None
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,7 +134,10 @@ class Beside(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """The result. All views are functions of it. `sha256` seals the rest: see `seal`."""
+    """The result. All views are functions of it. `sha256` seals the rest: see `seal`.
+
+    `made` says when, as 2026-01-31T12:00:00Z; None where the caller did not say.
+    """
 
     schema: str = "modelkin.comparison/1"
     modelkin: str
@@ -150,16 +157,21 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     rows: KeptRows | None = None
     reads: Reads = Reads()
     cost: Cost
+    made: str | None = None
     sha256: str = ""
 
 
 def seal(comparison: Comparison) -> str:
     """sha256 of everything but the seal itself: JSON without spaces, keys in the order of the alphabet.
 
-    Shows damage and careless edits; who alters a record on purpose can compute another.
+    Keys that earlier versions lacked are left out where they are null, so that their seals stay whole. It shows damage
+    and careless edits; who alters a record on purpose can compute another.
     """
-    body = msgspec.json.encode(msgspec.structs.replace(comparison, sha256=""), order="sorted")
-    return sha256(body).hexdigest()
+    body = msgspec.to_builtins(msgspec.structs.replace(comparison, sha256=""))
+    for part, key in ((body, "made"), (body["a"], "address"), (body["b"], "address")):
+        if part[key] is None:
+            del part[key]
+    return sha256(msgspec.json.encode(body, order="sorted")).hexdigest()
 
 
 def sealed(comparison: Comparison) -> Comparison:

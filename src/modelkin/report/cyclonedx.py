@@ -3,8 +3,8 @@
 Pedigree is written only where the whole of one model was found to continue from the other, and which from which. All
 else is said in words and in properties, as it is in the record.
 
-The record holds no date, so neither does the document; the serial number is made from the record, so that the same
-record gives the same document.
+The date is that of the record, where it has one, and the serial number is made from the record: the same record gives
+the same document.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from modelkin.report.files import to_json
 from modelkin.report.lineage import (
     Descent,
     address,
+    date,
     descent,
     digest,
     failed,
@@ -41,12 +42,16 @@ def cyclonedx(comparison: Comparison) -> str:
         "specVersion": "1.7",
         "serialNumber": f"urn:uuid:{identifier(comparison)}",
         "version": 1,
-        "metadata": {"tools": {"components": [_tool(comparison)]}, "properties": _how(comparison)},
+        "metadata": {**_date(comparison), "tools": {"components": [_tool(comparison)]}, "properties": _how(comparison)},
         "components": [_model(name, party, comparison, found) for name, party in parties.items()],
         "declarations": _declarations(comparison),
         "properties": _verdict(comparison),
     }
     return to_json(document)
+
+
+def _date(comparison: Comparison) -> Node:
+    return {"timestamp": made} if (made := date(comparison)) else {}
 
 
 def _tool(comparison: Comparison) -> Node:

@@ -14,7 +14,9 @@ from modelkin.report.comparison_text import COUNTS
 # A part that was taken over, a common random start and a common ancestor are no descent of one model from the other.
 NO_DESCENT: frozenset[Kind] = frozenset(("component-reuse", "shared-init", "shared-ancestor"))
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
-REPOSITORY = "https://huggingface.co"
+EXTRAPOLATED = "extrapolated:"  # how such an answer says it, among what it takes for granted
+HUB_PAGE = re.compile(r"https?://[\w.-]+(:\d{1,5})?(/[\w.-]+)+/tree/[\w.%-]+", re.ASCII)
+DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])T([01]\d|2[0-3])(:[0-5]\d){2}Z", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,13 @@ def package_url(party: Party) -> str | None:
 
 
 def address(party: Party) -> str | None:
-    """Where the same bytes can be had again."""
-    return f"{REPOSITORY}/{party.id}/tree/{quote(str(party.revision), safe='')}" if on_the_hub(party) else None
+    """Where the same bytes can be had again. Anybody may have written the record: it must look like a page of a Hub."""
+    return party.address if party.address and HUB_PAGE.fullmatch(party.address) else None
+
+
+def date(comparison: Comparison) -> str | None:
+    """When the record was made, if it says so as `compare` does."""
+    return comparison.made if comparison.made and DATE.fullmatch(comparison.made) else None
 
 
 def digest(comparison: Comparison) -> str:
@@ -77,11 +84,23 @@ def rests_on(comparison: Comparison, answer: Evidence) -> bool:
     return answer.adjusted_pvalue <= COUNTS[answer.grade]
 
 
+def is_extrapolated(answer: Evidence) -> bool:
+    """Held against the law that unrelated models suggest, for none of them are of its size and class."""
+    return answer.grade == "B" and any(assumption.text.startswith(EXTRAPOLATED) for assumption in answer.assumptions)
+
+
+def rests_on_extrapolation(comparison: Comparison) -> bool:
+    """Whether the strength of the verdict is that of such an answer."""
+    given = [answer for answer in comparison.answers if isinstance(answer, Evidence)]
+    return comparison.verdict.grade == "B" and any(is_extrapolated(answer) for answer in given)
+
+
 def in_words(answer: Answer) -> str:
     """What was seen, and what strangers show: never the one without the other."""
     if isinstance(answer, Unanswered):
         return f"Not asked: {answer.unanswered}."
     if missing := failed(answer):
         return f"Does not count, as this does not hold: {'; '.join(missing)}."
-    standing = f"Grade {answer.grade}." if answer.grade else "It has no grade: it informs and cannot convict."
+    beyond = ", extrapolated" if is_extrapolated(answer) else ""
+    standing = f"Grade {answer.grade}{beyond}." if answer.grade else "It has no grade: it informs and cannot convict."
     return f"Observed: {answer.observed}. Between strangers: {answer.strangers}. {standing}"

@@ -22,6 +22,7 @@ from modelkin.report.comparison_text import (
     pvalue_text,
     shortened,
 )
+from modelkin.report.lineage import date, is_extrapolated, rests_on_extrapolation
 from modelkin.report.model_card import model_card_patch, why_no_patch
 from modelkin.report.text import plain, size
 
@@ -31,6 +32,7 @@ LONGEST_ID = 120
 SHOWN_LINES = 10
 SHOWN_QUESTIONS = 16  # more than there are
 DRAWN_LINES = 60
+EXTRAPOLATED = "extrapolated, as too few unrelated models of its size and class were measured"
 SEAL = "the seal of the record, sha256"
 # Letters and digits of any script, and the marks of plain sentences where these have no other meaning. A colon inside
 # a word could be an address or an emoji, a leading number or dash a list, hexadecimal digits a commit.
@@ -114,7 +116,8 @@ def _chance(comparison: Comparison) -> str:
         return "Nothing was found that convicts: what strangers show by chance is no evidence."
     if verdict.log10_pvalue is None:
         return "There is no p-value, for there is no chance in equal bytes: strangers share none that count here."
-    bound = "an exact bound" if verdict.grade == "A" else "measured on unrelated models"
+    measured = EXTRAPOLATED if rests_on_extrapolation(comparison) else "measured on unrelated models"
+    bound = "an exact bound" if verdict.grade == "A" else measured
     often = pvalue_text(verdict.log10_pvalue)
     return (
         f"How sure: strangers show as much in at most {often} of all pairs (grade {verdict.grade}, {bound}; "
@@ -151,13 +154,17 @@ def _questions(comparison: Comparison) -> str:
     lines = ["| question | observed | between strangers | p | grade |", "| --- | --- | --- | ---: | --- |"]
     for answer in given[:SHOWN_QUESTIONS]:
         said = (DOES_NOT_COUNT, "–") if _fails(answer) else (answer.observed, answer.strangers)
-        cells = [_cell(_label(answer.question)), *map(_cell, said), _shown_pvalue(answer), answer.grade or "–"]
+        cells = [_cell(_label(answer.question)), *map(_cell, said), _shown_pvalue(answer), _grade(answer)]
         lines.append(f"| {' | '.join(cells)} |")
     table = "\n".join(lines) if given else "No question could be answered for this pair."
     notes = [P_NOTE] if any(answer.log10_pvalue is not None for answer in given) else []
     return "\n\n".join(
         ["**What was asked**", table, *(f"<sub>{prose(note)}</sub>" for note in notes), *_not_asked(comparison)]
     )
+
+
+def _grade(answer: Evidence) -> str:
+    return f"{answer.grade or '–'}{', extrapolated' if is_extrapolated(answer) else ''}"
 
 
 def _label(question: str) -> str:
@@ -218,9 +225,10 @@ def _model_card(comparison: Comparison) -> Iterable[str]:
 
 def _check(comparison: Comparison) -> str:
     cost = comparison.cost
+    when = f"; made {date(comparison)}" if date(comparison) else ""
     made = (
         f"modelkin {_cell(comparison.modelkin)}, policy {_cell(comparison.policy)}, budget `{comparison.budget}`, "
-        f"seed {comparison.seed}; read {size(cost.bytes_a)} of A and {size(cost.bytes_b)} of B"
+        f"seed {comparison.seed}; read {size(cost.bytes_a)} of A and {size(cost.bytes_b)} of B{when}"
     )
     seal = f"; {SEAL}: {code(comparison.sha256[:64])}" if comparison.sha256 else ""
     return (

@@ -1,4 +1,4 @@
-"""Korean for the English texts that records hold: from the text alone, by the phrases of `phrases_ko.toml`.
+"""Korean for the English texts that records hold: from the text alone, by the phrases of BOOKS.
 
 A phrase is an English pattern and its Korean. Placeholders have a kind and, where one kind comes twice, a number:
 
@@ -24,6 +24,7 @@ from functools import cache, cached_property, lru_cache
 from importlib.resources import files
 from itertools import product
 
+BOOKS = ("phrases_ko.toml", "phrases_survey_ko.toml")
 LONGEST = 4000  # letters; no text of a record comes near
 MOST_PIECES = 100  # of a text, or of a list in it
 MOST_TRIES = 4000  # fits looked for in one text, after which it is none of ours
@@ -117,12 +118,14 @@ Phrases = Mapping[str, Section]
 
 @cache
 def _phrases() -> Phrases:
-    return phrases(files("modelkin.report").joinpath("phrases_ko.toml").read_text("utf-8"))
+    return phrases(*(files("modelkin.report").joinpath(book).read_text("utf-8") for book in BOOKS))
 
 
-def phrases(toml: str) -> Phrases:
+def phrases(*books: str) -> Phrases:
     """Read strictly: every placeholder of the English stands in the Korean, and the other way round."""
-    found = tomllib.loads(toml)
+    found: dict[str, dict[str, str]] = {}
+    for name, body in (section for book in books for section in tomllib.loads(book).items()):
+        found.setdefault(name, {}).update(body)
     if set(found) != set(SECTIONS):
         raise ValueError(f"the phrasebook has the sections {', '.join(found)}, not {', '.join(SECTIONS)}")
     return {name: _section(body) for name, body in found.items()}

@@ -14,18 +14,18 @@ import msgspec
 
 from modelkin.records import Answer, Comparison, FileFact, Party
 from modelkin.report.files import to_json
-from modelkin.report.lineage import address, descent, digest, identifier, in_words, package_url
+from modelkin.report.lineage import address, date, descent, digest, identifier, in_words, package_url
 
 CONTEXT = "https://spdx.org/rdf/3.0.1/spdx-context.jsonld"
 CREATION = "_:creation"
-# SPDX asks for a date, and the record has none: that of reproducible builds, unless the caller knows a better one.
+# SPDX asks for a date. For a record that has none: that of reproducible builds.
 NO_DATE = "1970-01-01T00:00:00Z"
 WHY_NO_DATE = "The record that this was made from holds no date; this one stands for none."
 Node = dict[str, Any]
 
 
-def spdx(comparison: Comparison, created: str = NO_DATE) -> str:
-    """`created`: when, as 2026-01-31T12:00:00Z."""
+def spdx(comparison: Comparison) -> str:
+    """Created, it says, when the record was made: from the same record the same document."""
     base = f"https://spdx.org/spdxdocs/modelkin-{identifier(comparison)}"
     elements = [
         _element(base, "agent", "SoftwareAgent", name="modelkin"),
@@ -35,7 +35,7 @@ def spdx(comparison: Comparison, created: str = NO_DATE) -> str:
         *_relationship(base, comparison),
         *_annotations(base, comparison),
     ]
-    graph = [_creation(base, created), _document(base, comparison, elements), *elements]
+    graph = [_creation(base, date(comparison) or NO_DATE), _document(base, comparison, elements), *elements]
     return to_json({"@context": CONTEXT, "@graph": graph})
 
 

@@ -4,19 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from modelkin.records import Matrix, Survey, Table
 from modelkin.report.figures.rows import file_stem, null_said
 from modelkin.report.files import table as csv_table
 from modelkin.report.files import to_json
 
+if TYPE_CHECKING:
+    from modelkin.report.html.words import Language
 
-def write_survey(survey: Survey, page: str, folder: Path) -> list[Path]:
-    """survey.json and .txt, captions.txt, tables/NAME.csv, matrices/NAME.csv: the files, and the two folders."""
+
+def write_survey(survey: Survey, page: str, folder: Path, language: Language = "en") -> list[Path]:
+    """report.html, survey.json and .txt, captions.txt, tables/NAME.csv, matrices/NAME.csv: files, and the two folders.
+
+    `language` is the one that the report opens in; it holds both.
+    """
+    from modelkin.report.html import survey_html
+
     _write(folder / "tables", {f"{table.name}.csv": table_csv(table) for table in survey.tables})
     squares = {f"{file_stem(matrix.name)}.csv": matrix_csv(matrix) for matrix in survey.matrices}
     _write(folder / "matrices", squares)
-    bodies = {"survey.json": to_json(survey), "survey.txt": page, "captions.txt": captions(survey)}
+    bodies = {
+        "report.html": survey_html(survey, language),
+        "survey.json": to_json(survey),
+        "survey.txt": page,
+        "captions.txt": captions(survey),
+    }
     return [*_write(folder, bodies), folder / "tables", folder / "matrices"]
 
 

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TypeVar
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -76,6 +77,13 @@ class HubSource:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def address(self) -> str:
+        """Of the page of this commit. Whoever reads a record gets no password that stood in the endpoint."""
+        host = urlsplit(self._endpoint)
+        plain = host._replace(netloc=host.netloc.rpartition("@")[2]).geturl()
+        return f"{plain}/{self.id}/tree/{quote(self.revision, safe='')}"
 
     @property
     def ledger(self) -> Ledger:

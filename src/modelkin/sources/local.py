@@ -23,6 +23,7 @@ class LocalSource:
     """Top-level files of a folder, or one file under its own name."""
 
     revision: str | None = None
+    address: str | None = None
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)

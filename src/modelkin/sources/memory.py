@@ -10,6 +10,7 @@ from modelkin.sources.protocol import Ledger, checked_extents
 
 
 class MemorySource:
+    address: str | None = None
     notes: tuple[str, ...] = ()
 
     def __init__(self, files: Mapping[str, bytes], id: str = "memory", revision: str | None = None) -> None:

@@ -58,6 +58,10 @@ class Source(Protocol):
     @property
     def revision(self) -> str | None: ...
     @property
+    def address(self) -> str | None:
+        """Where anybody can look at the same files; None of what lies on this machine."""
+
+    @property
     def ledger(self) -> Ledger: ...
     @property
     def notes(self) -> Sequence[str]:

@@ -41,7 +41,8 @@ def on_a_hub(comparison: Comparison, a: str = "example/base-7b", b: str = "acme/
 
 
 def _named(party: Party, name: str) -> Party:
-    return msgspec.structs.replace(party, id=name, revision=COMMIT)
+    address = f"https://huggingface.co/{name}/tree/{COMMIT}"
+    return msgspec.structs.replace(party, id=name, revision=COMMIT, address=address)
 
 
 def told(comparison: Comparison, direction: Direction, *kinds: Kind) -> Comparison:

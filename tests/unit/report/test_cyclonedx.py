@@ -118,6 +118,13 @@ def test_the_same_record_gives_the_same_document_and_another_another() -> None:
     assert "timestamp" not in document(case)["metadata"]
 
 
+def test_the_date_is_that_of_the_record_if_it_is_one() -> None:
+    dated = msgspec.structs.replace(of_outcome("related"), made="2026-01-31T12:00:00Z")
+    assert document(dated)["metadata"]["timestamp"] == "2026-01-31T12:00:00Z"
+    forged = msgspec.structs.replace(dated, made="yesterday")
+    assert "timestamp" not in document(forged)["metadata"]
+
+
 def test_names_from_strangers_stay_text() -> None:
     case = on_a_hub(of_outcome("related"), a='"><script>\n\u202e@all', b="../../etc")
     read = document(case)

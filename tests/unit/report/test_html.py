@@ -8,12 +8,14 @@ import tomllib
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
 from click.testing import CliRunner
-from known_pairs import OUTCOMES, compared, of_outcome, on_a_hub, told
+from known_pairs import COMMIT, OUTCOMES, compared, of_outcome, on_a_hub, told
 
+from modelkin.alignment.kinds import Hidden
 from modelkin.cli import main
 from modelkin.errors import UnreadableError
 from modelkin.records import Comparison, Evidence, Json
@@ -24,8 +26,10 @@ from modelkin.report.html.layer_charts import curve_charts, heat_chart
 from modelkin.report.html.numbers import many, percent, zeros
 from modelkin.report.html.words import LANGUAGES, Language, words
 from modelkin.report.html.words import told as told_text
+from modelkin.report.phrasebook import BOOKS
 
 FOLDER = Path(page.__file__).parent
+EXTRAPOLATED = "related, and in which order"  # one of a size and class that few unrelated models have
 HOSTILE = '<img src=x onerror=alert(1)></script><script>alert(2)</script>"\u202e'
 
 # Signs, names and figures; and the lists, which `keys` does not open.
@@ -100,7 +104,8 @@ def _at(node: object, path: str) -> str:
 
 
 def test_every_syllable_is_in_the_font_that_the_page_carries() -> None:
-    text = (FOLDER / "words_ko.toml").read_text("utf-8") + (FOLDER.parent / "phrases_ko.toml").read_text("utf-8")
+    books = [FOLDER / "words_ko.toml", FOLDER / "survey_ko.toml", *(FOLDER.parent / name for name in BOOKS)]
+    text = "".join(book.read_text("utf-8") for book in books)
     for syllable in set(re.findall("[가-힣]", text)):
         assert len(syllable.encode("euc_kr")) == 2, f"{syllable} is not in KS X 1001"
 
@@ -173,6 +178,43 @@ def test_what_a_record_sets_in_backticks_is_shown_as_code_and_nothing_else_is_ma
     assert "<code>quick</code>" in told_text("nothing beyond chance in the little that `quick` reads", language)
     assert "<b>" not in told_text("`<b>` & `a<b>c`", language)
     assert "&lt;b&gt;" in told_text("`<b>` & `a<b>c`", language)
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_strength_beyond_the_controls_is_said_to_be_extrapolated() -> None:
+    read = Reader(page.comparison_html(of_outcome(EXTRAPOLATED)))
+    for language, mark in (("en", "B, extrapolated"), ("ko", "B, 외삽")):
+        text = words(language)["verdict"]  # type: ignore[arg-type]
+        assert text["grade_B_extrapolated"] in read.said[language]
+        assert text["grade_B"] not in read.said[language]
+        assert mark in read.said[language]
+    assert words("en")["verdict"]["grade_A"] in Reader(page.comparison_html(of_outcome("related"))).said["en"]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_page_says_when_it_was_made_and_where_the_models_are() -> None:
+    record = msgspec.structs.replace(on_a_hub(of_outcome("unrelated")), made="2026-01-31T12:00:00Z")
+    said = Reader(page.comparison_html(record)).said["en"]
+    assert "2026-01-31T12:00:00Z" in said
+    assert f"https://huggingface.co/example/base-7b/tree/{COMMIT}" in said
+    forged = msgspec.structs.replace(record.a, address="javascript:alert(1)")
+    again = Reader(page.comparison_html(msgspec.structs.replace(record, a=forged, made="<b>now"))).said["en"]
+    assert "javascript" not in again
+    assert words("en")["cost"]["no_date"] in again
+
+
+def test_the_page_bears_the_licences_of_what_it_holds() -> None:
+    text = page.comparison_html(of_outcome("unrelated"))
+    assert "Copyright (c) 2010, NAVER Corporation" in text
+    assert "SIL OPEN FONT LICENSE" in text
+    assert "University of Washington Interactive Data Lab" in text
+    assert "Mike Bostock" in text
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_way_in_which_weights_can_stand_elsewhere_has_its_word(language: Language) -> None:
+    known = {*get_args(Hidden), "subset", "moved", "one MLP"}
+    assert known - words(language)["relation"]["how"].keys() == set()
 
 
 def hostile(comparison: Comparison) -> Comparison:

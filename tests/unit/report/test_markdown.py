@@ -134,10 +134,24 @@ def test_p_is_told_in_words() -> None:
         "in at most 5e-534 of all pairs (grade A, an exact bound; at most one pair in a 1 followed by 533"
         in markdown(of_outcome("related"))
     )
+    measured = msgspec.structs.replace(of_outcome("related, and in which order"), answers=())  # nothing extrapolated
     assert "1e-6 of all pairs (grade B, measured on unrelated models; at most one pair in 1,000,000)" in markdown(
-        of_outcome("related, and in which order")
+        measured
     )
     assert "How sure" not in markdown(of_outcome("unrelated"))
+
+
+def test_strength_beyond_the_controls_is_said_to_be_extrapolated() -> None:
+    text = markdown(of_outcome("related, and in which order"))
+    assert "(grade B, extrapolated, as too few unrelated models of its size and class were measured; " in text
+    assert " | B, extrapolated |" in text
+    assert "extrapolated" not in markdown(of_outcome("related"))
+
+
+def test_the_date_is_that_of_the_record() -> None:
+    assert "made " not in markdown(of_outcome("related")).rpartition("<sub>")[2]
+    dated = msgspec.structs.replace(of_outcome("related"), made="2026-01-31T12:00:00Z")
+    assert "; made 2026-01-31T12:00:00Z" in markdown(dated)
 
 
 def test_equal_bytes_have_no_p() -> None:

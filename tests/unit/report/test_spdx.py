@@ -106,11 +106,12 @@ def test_files_of_weights_bear_their_hashes() -> None:
     assert {file["verifiedUsing"][0]["hashValue"] for file in files} == known
 
 
-def test_the_same_record_gives_the_same_document_and_a_date_is_the_callers() -> None:
+def test_the_same_record_gives_the_same_document_with_the_date_of_the_record() -> None:
     case = of_outcome("related")
     again = msgspec.json.decode(msgspec.json.encode(case), type=Comparison)
     assert spdx(again) == spdx(case)
     assert NO_DATE in spdx(case)
-    dated = spdx(case, created="2026-01-31T12:00:00Z")
+    dated = spdx(msgspec.structs.replace(case, made="2026-01-31T12:00:00Z"))
+    assert "2026-01-31T12:00:00Z" in dated
     assert NO_DATE not in dated
     assert "holds no date" not in dated

@@ -1,7 +1,7 @@
-"""The HTML report of a comparison."""
+"""The HTML report of a comparison, and of a survey."""
 
 from __future__ import annotations
 
-from modelkin.report.html.page import comparison_html
+from modelkin.report.html.page import comparison_html, survey_html
 
-__all__ = ["comparison_html"]
+__all__ = ["comparison_html", "survey_html"]

@@ -36,12 +36,13 @@ def can_draw() -> bool:
 def drawn(chart: Chart) -> Drawing:
     import vl_convert
 
-    svg = str(vl_convert.vegalite_to_svg(chart.spec, allowed_base_urls=[]))
+    vega = vl_convert.vegalite_to_vega(chart.spec)
+    svg = str(vl_convert.vega_to_svg(vega, allowed_base_urls=[]))
     words = Markup("<title>{}</title><desc>{}</desc>").format(chart.title, chart.alt)
     named = OPENING.sub(
         lambda found: f'{found[0][:-1]} role="img" aria-label="{escape(chart.alt)}">{words}', svg, count=1
     )
-    return Drawing(Markup(named), vl_convert.vegalite_to_vega(chart.spec))
+    return Drawing(Markup(named), vega)
 
 
 @cache

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -16,9 +17,11 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from modelkin.records import Comparison
+from modelkin.records import Comparison, Survey
 from modelkin.report.html.drawing import Drawing, can_draw, drawn, script
 from modelkin.report.html.sheet import Sheet
+from modelkin.report.html.survey_parts import checked_survey
+from modelkin.report.html.survey_sheet import SurveySheet
 from modelkin.report.html.words import LANGUAGES, Language
 from modelkin.report.text import plain
 
@@ -27,11 +30,23 @@ FONTS = {
     "serif-bold": ("Modelkin Hangul Serif", 700),
     "sans": ("Modelkin Hangul Sans", 400),
 }
+AnySheet = Sheet | SurveySheet
 SPEC = "{language}-{name}-spec"
 
 
 def comparison_html(comparison: Comparison, first: Language = "en") -> str:
-    sheets = {language: _sheet(comparison, language) for language in LANGUAGES}
+    return _page({language: Sheet(comparison, language) for language in LANGUAGES}, "sheet.html", first)
+
+
+def survey_html(survey: Survey, first: Language = "en") -> str:
+    known = checked_survey(survey)
+    return _page({language: SurveySheet(known, language) for language in LANGUAGES}, "survey.html", first)
+
+
+def _page(sheets: Mapping[Language, AnySheet], template: str, first: Language) -> str:
+    if can_draw():
+        for sheet in sheets.values():
+            sheet.drawings.update({chart.name: drawn(chart) for chart in sheet.charts()})
     page_script = _file("templates/page.js")
     chart_script = script() if any(sheet.drawings for sheet in sheets.values()) else ""
     scripts = [page_script, *([chart_script] if chart_script else [])]
@@ -42,10 +57,10 @@ def comparison_html(comparison: Comparison, first: Language = "en") -> str:
         languages=LANGUAGES,
         titles={language: sheet.title for language, sheet in sheets.items()},
         sheets={
-            language: Markup(environment.get_template("sheet.html").render(p=sheet))
-            for language, sheet in sheets.items()
+            language: Markup(environment.get_template(template).render(p=sheet)) for language, sheet in sheets.items()
         },
         specs=_specs(sheets),
+        font_licence=Markup(_file("fonts/OFL.txt")),
         style=Markup(_fonts() + _file("templates/page.css")),
         page_script=Markup(page_script),
         chart_script=Markup(chart_script),
@@ -53,14 +68,7 @@ def comparison_html(comparison: Comparison, first: Language = "en") -> str:
     )
 
 
-def _sheet(comparison: Comparison, language: Language) -> Sheet:
-    sheet = Sheet(comparison, language)
-    if can_draw():
-        sheet.drawings.update({chart.name: drawn(chart) for chart in sheet.charts()})
-    return sheet
-
-
-def _specs(sheets: dict[Language, Sheet]) -> dict[str, Markup]:
+def _specs(sheets: Mapping[Language, AnySheet]) -> dict[str, Markup]:
     return {
         SPEC.format(language=language, name=name): _as_data(drawing)
         for language, sheet in sheets.items()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from modelkin.records import Beside, Claims, Comparison, Evidence, KindShare
+from modelkin.records import Beside, Claims, Comparison, Evidence, KindShare, Party
 from modelkin.report.comparison_text import pvalue_text
 from modelkin.report.html import sections
 from modelkin.report.html.chart import Chart
@@ -16,6 +16,7 @@ from modelkin.report.html.drawing import Drawing, can_draw
 from modelkin.report.html.layer_charts import curve_charts, heat_chart
 from modelkin.report.html.numbers import is_named, many, percent, zeros
 from modelkin.report.html.words import LANGUAGES, Language, label, said, told, words
+from modelkin.report.lineage import address, date, is_extrapolated, rests_on_extrapolation
 from modelkin.report.text import plain, size
 
 Rows = list[tuple[str, ...]]
@@ -84,6 +85,22 @@ class Sheet:
         if is_named(power, self.language):
             return first
         return first + " " + Markup(text["zeros"]).format(many=said_as, zeros=f"{power:,}")
+
+    @property
+    def grade(self) -> str:
+        """The name of the words that explain the grade of the verdict."""
+        beyond = "_extrapolated" if rests_on_extrapolation(self.comparison) else ""
+        return f"grade_{self.comparison.verdict.grade}{beyond}"
+
+    def grade_of(self, answer: Evidence) -> str:
+        grade = answer.grade or self.w["questions"]["none"]
+        return str(self.w["questions"]["extrapolated"]).format(grade=grade) if is_extrapolated(answer) else grade
+
+    def address(self, party: Party) -> str | None:
+        return address(party)
+
+    def date(self) -> str | None:
+        return date(self.comparison)
 
     def told(self, text: str) -> Markup:
         return told(text, self.language)

@@ -26,6 +26,13 @@ def words(language: Language) -> Words:
     return tomllib.loads(text)
 
 
+@cache
+def survey_words(language: Language) -> Words:
+    """Those of a survey's page, beside what every page says."""
+    text = files("modelkin.report.html").joinpath(f"survey_{language}.toml").read_text(encoding="utf-8")
+    return {"page": words(language)["page"], **tomllib.loads(text)}
+
+
 def label(question: str, language: Language) -> str:
     """What a question is called; one that has no name here shows its id."""
     return str(words(language)["questions"]["label"].get(question, plain(question)))
