@@ -49,6 +49,7 @@ class Case:
     candidates: tuple[str, ...]
     weights: tuple[float, ...] = ()
     origins: tuple[tuple[str, str, str], ...] = ()
+    parents: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Row:
     density: str
     origins_right: str
     missing_parent: str
+    innocent_named: str = ""  # models named as sources that had no part
 
 
 def cases(known: Mapping[str, Truth]) -> Iterator[Case]:
@@ -81,10 +83,11 @@ def _merge_cases(step: str, base: str, truth: Truth, bystander: bool) -> Iterato
         (str(at), truth["parents"][parent], str(layer))
         for at, (parent, layer) in enumerate(truth["made_by"]["details"].get("layers", ()))
     )
-    yield Case(step, ALL, first, name, (*others, base), weights, origins)
+    parents = (first, *others)
+    yield Case(step, ALL, first, name, (*others, base), weights, origins, parents)
     if bystander:
-        yield Case(step, BYSTANDER, first, name, (*others, base, f"{BYSTANDER_STEP}.{base}"), weights, origins)
-    yield Case(step, MISSING, first, name, (*others[:-1], base))
+        yield Case(step, BYSTANDER, first, name, (*others, base, f"{BYSTANDER_STEP}.{base}"), weights, origins, parents)
+    yield Case(step, MISSING, first, name, (*others[:-1], base), parents=parents)
 
 
 def _true_weights(truth: Truth) -> tuple[float, ...]:
@@ -119,6 +122,7 @@ def row_of(case: Case, found: Comparison) -> Row:
         "" if merge.density is None else f"{merge.density:.2f}",
         f"{len(origins & set(case.origins))} of {len(case.origins)}" if case.origins else "",
         str(int(merge.missing_parent)),
+        str(len(set(given) - set(case.parents))),
     )
 
 
@@ -146,7 +150,8 @@ def merges_table(rows: Sequence[Mapping[str, str]]) -> str:
         groups[row["step"], row["given"]].append(row)
     head = ("made by", "given", "pairs", "called a merge", "method right", f"weights within {CLOSE}", "worst")
     lines = [_line(*key, groups[key]) for key in sorted(groups, key=lambda key: (key[1] == NEVER, key))]
-    return table((*head, "origins of layers", "says a parent may be missing"), lines, words=2)
+    last = ("origins of layers", "says a parent may be missing", "names a model without part")
+    return table((*head, *last), lines, words=2)
 
 
 def _line(step: str, given: str, rows: Sequence[Mapping[str, str]]) -> list[str]:
@@ -162,6 +167,7 @@ def _line(step: str, given: str, rows: Sequence[Mapping[str, str]]) -> list[str]
         f"{max(errors):.4f}" if errors and scored else "–",
         f"{sum(int(right) for right, _ in origins)} of {sum(int(n) for _, n in origins)}" if origins else "–",
         str(sum(row["missing_parent"] == "1" for row in rows)) if given != NEVER else "–",
+        str(sum(row["innocent_named"] not in ("", "0") for row in rows)),
     ]
 
 

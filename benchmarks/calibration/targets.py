@@ -72,27 +72,27 @@ def score(what: str, value: float | None, low: float | None, asked: float, short
 
 def targets(results: Sequence[Result]) -> list[Target]:
     half = [result for result in results if result.half == HALF]
-    return [*_detections(half), *_kinds(half), *_directions(half)]
+    return [_at_quick(half), _at_quick(results, ", both halves"), *_detections(half), *_kinds(half), *_directions(half)]
 
 
 def targets_table(results: Sequence[Result]) -> str:
     return table(("target", "asked", "measured", "bound at 95 %", ""), [t.row for t in targets(results)])
 
 
+def _at_quick(results: Sequence[Result], of: str = "") -> Target:
+    demanded = [result for result in results if result.budget == result.demand == "quick"]
+    found = len(demanded) - sum(map(is_miss, demanded))
+    return at_least(
+        f"single-step derivatives found at `quick` with p ≤ 1e-12{of}", found, len(demanded), 0.99, POSITIVES
+    )
+
+
 def _detections(half: Sequence[Result]) -> list[Target]:
-    demanded = [result for result in half if result.budget == result.demand == "quick"]
     apart = [r for r in half if r.budget == "standard" and r.compared and (r.stranger or r.label in TAUGHT)]
     parts = places.stolen(half)
     located = sum(places.is_sure(result) and places.is_located(result) for result in parts)
     accused = sum(result.verdict == "related" for result in apart)
     return [
-        at_least(
-            "single-step derivatives found at `quick` with p ≤ 1e-12",
-            len(demanded) - sum(map(is_miss, demanded)),
-            len(demanded),
-            0.99,
-            POSITIVES,
-        ),
         at_most("strangers and students called related at `standard`", accused, len(apart), 1e-3, NEGATIVES),
         at_least("one layer, or 2 % of neurons, found at `full` with p ≤ 1e-9 and located", located, len(parts), 0.99),
     ]

@@ -13,6 +13,8 @@ from modelkin.options import unwritable
 from modelkin.sources.protocol import NOTE, Progress
 
 TRUE = ("1", "true", "yes", "on")
+# Work that counts figures, models or numbers; the rest, reading and hashing, counts bytes.
+COUNTED = ("drawing", "matching experts", "reading models", "what was changed")
 NARROWEST = 80  # a narrower terminal breaks the lines itself, at no loss
 NARROWEST_PIPED = 60  # what is not a terminal breaks nothing, but below this a table has no room for words
 
@@ -51,20 +53,31 @@ def progress_bar() -> Iterator[Progress]:
     if not sys.stderr.isatty() or os.environ.get("HF_HUB_DISABLE_PROGRESS_BARS", "").lower() in TRUE:
         yield _long_waits
         return
-    from rich.progress import BarColumn, DownloadColumn, TextColumn
+    from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as Bar
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[so_far]}"))
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("opening", total=None)
+        task = bar.add_task("opening", total=None, so_far="")
 
         def report(what: str, done: int, total: int) -> None:
             if what.startswith(NOTE):
                 bar.console.print(f"modelkin: {what}", markup=False, highlight=False)
                 return
-            bar.update(task, description=what, completed=done, total=total or None)
+            bar.update(task, description=what, completed=done, total=total or None, so_far=so_far(what, done, total))
 
         yield report
+
+
+def so_far(what: str, done: int, total: int) -> str:
+    """How much of it is done, in the unit of that work; nothing where its length is not known."""
+    if not total:
+        return ""
+    if what in COUNTED or what.startswith("comparing"):
+        return f"{done:,} of {total:,}"
+    from modelkin.report.text import size
+
+    return f"{size(done)} of {size(total)}"
 
 
 def _long_waits(what: str, done: int, total: int) -> None:

@@ -43,5 +43,5 @@ def _weighed(found: Comparison, side: Side) -> Party:
         for row in (*found.candidates, *found.controls)
         if row.side == side
     }
-    judged[other.id] = seen_from(side, verdict.outcome, verdict.direction, verdict.kinds)
+    judged[other.id] = seen_from(side, verdict.outcome, verdict.direction, verdict.kinds, found.relation)
     return msgspec.structs.replace(mine, claims=weighed(mine.claims, judged))

@@ -114,7 +114,7 @@ def test_a_claim_about_a_candidate_is_weighed(tmp_path: Path) -> None:
     child = placed("heath", {"README.md": b"---\nbase_model: [demo/dune, demo/ember]\n---\n"})
     options = CompareOptions("standard", candidates=(placed("dune", {}), placed("ember", {})))
     found = compare(PATHS["grove"], child, options).b.claims.findings
-    assert [finding.standing for finding in found] == ["confirmed", "contradicted"]
+    assert [finding.standing for finding in found] == ["not contradicted", "contradicted"]
 
 
 def test_the_page_shows_counts_and_what_they_are_between_strangers() -> None:

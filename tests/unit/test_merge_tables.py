@@ -31,6 +31,7 @@ def test_a_merge_is_asked_with_all_parents_with_a_bystander_and_without_one() ->
     ]
     assert found[0].weights == pytest.approx((0.6, 0.4))
     assert found[2].weights == ()
+    assert {case.parents for case in found} == {("sft.twin-00", "sft-prose.twin-00")}
 
 
 def test_layers_of_a_passthrough_know_where_they_come_from() -> None:
@@ -53,15 +54,15 @@ def row(step: str, given: str, **told: str) -> dict[str, str]:
 def test_a_line_counts_what_was_right() -> None:
     rows = [
         row("linear", merges.ALL, method="linear", weight_error="0.0010", missing_parent="0"),
-        row("linear", merges.ALL, method="unknown", weight_error="0.0300", missing_parent="1"),
+        row("linear", merges.ALL, method="unknown", weight_error="0.0300", missing_parent="1", innocent_named="2"),
         row("linear", merges.MISSING, method="unknown", missing_parent="1"),
         row("sft", merges.NEVER, is_merge="0"),
         row("passthrough", merges.ALL, method="passthrough", origins_right="7 of 8", missing_parent="0"),
     ]
     cells = [line.strip("| ").split(" | ") for line in merges.merges_table(rows).splitlines()[2:]]
     assert cells == [
-        ["linear", "a parent missing", "1", "1", "–", "–", "–", "–", "1"],
-        ["linear", "all parents", "2", "2", "1", "1 of 2", "0.0300", "–", "1"],
-        ["passthrough", "all parents", "1", "1", "1", "–", "–", "7 of 8", "0"],
-        ["sft", "never merged", "1", "0", "–", "–", "–", "–", "–"],
+        ["linear", "a parent missing", "1", "1", "–", "–", "–", "–", "1", "0"],
+        ["linear", "all parents", "2", "2", "1", "1 of 2", "0.0300", "–", "1", "1"],
+        ["passthrough", "all parents", "1", "1", "1", "–", "–", "7 of 8", "0", "0"],
+        ["sft", "never merged", "1", "0", "–", "–", "–", "–", "–", "0"],
     ]

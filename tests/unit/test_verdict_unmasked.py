@@ -98,7 +98,8 @@ def test_kinds_direction_and_share_come_from_the_relation() -> None:
     assert (kinds(verdict), verdict.direction) == (["merged-lora"], "a->b")
     assert verdict.direction_probability == 0.97
     assert verdict.sentence == (
-        "The two models are related: B continues from the weights of A, or of a model very near to A."
+        "The two models are related: B continues from the weights of A, or of a model very near to A, unless the order "
+        "was made to look so."
     )
     assert verdict.shared == Shared(0.9, 0.8, 1.0)
     assert not any("which of the two came first" in limit for limit in verdict.limits)
@@ -115,6 +116,28 @@ def test_siblings_and_shared_starts_are_no_descent() -> None:
     assert (kinds(start), start.direction) == (["shared-init"], "neither")
     contradicted = judge([no(GAINS), yes(NEURONS), yes(EMBEDDINGS)], relation=relation("fine-tune", direction="a->b"))
     assert (kinds(contradicted), contradicted.direction) == (["shared-init"], "unknown")
+
+
+def test_what_began_alike_has_no_share_and_no_probability() -> None:
+    start = judge([no(GAINS), yes(NEURONS), yes(EMBEDDINGS)], relation=relation("shared-init", direction="neither"))
+    assert (start.direction, start.direction_probability, start.shared) == ("neither", None, None)
+    part = judge([no(GAINS), yes(NEURONS), no(EMBEDDINGS)], relation=relation("shared-init", direction="a->b"))
+    assert kinds(part) == ["component-reuse", "shared-init"]
+    assert (part.direction, part.direction_probability, part.shared) == ("unknown", None, None)
+
+
+def test_siblings_have_no_probability() -> None:
+    siblings = judge([yes(GAINS), yes(NEURONS)], relation=relation("shared-ancestor", direction="neither"))
+    assert siblings.direction_probability is None
+
+
+def test_a_disguise_is_no_proof_of_intent() -> None:
+    alone = judge([*QUIET, seen()], alignment=TURNED)
+    told = judge([*QUIET, seen()], alignment=TURNED, relation=relation("obfuscated"))
+    by_relation = judge([yes(GAINS), yes(NEURONS)], relation=relation("obfuscated"))
+    for verdict in (alone, told, by_relation):
+        assert sum("good faith" in limit for limit in verdict.limits) == 1
+    assert not any("good faith" in limit for limit in judge([yes(GAINS), yes(NEURONS)]).limits)
 
 
 def test_the_exact_evidence_outweighs_what_the_relation_says() -> None:

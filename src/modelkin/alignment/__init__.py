@@ -7,7 +7,7 @@ from modelkin.alignment.cost import bytes_needed
 from modelkin.alignment.heads import HeadMap
 from modelkin.alignment.judging import HeldOut
 from modelkin.alignment.rewriting import Rewritten, keeps_gains, rewritten
-from modelkin.alignment.summary import disguises, summary
+from modelkin.alignment.summary import disguises, steps_back, summary
 from modelkin.alignment.tokens import ByTokens
 
 __all__ = [
@@ -21,5 +21,6 @@ __all__ = [
     "disguises",
     "keeps_gains",
     "rewritten",
+    "steps_back",
     "summary",
 ]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 
 from modelkin.alignment.aligning import Alignment
+from modelkin.alignment.folding import router
 from modelkin.alignment.judging import HeldOut
-from modelkin.alignment.matching import Choice
-from modelkin.alignment.sides import BlockPair
+from modelkin.alignment.matching import Choice, turned
+from modelkin.alignment.sides import BlockPair, unit
 from modelkin.alignment.tokens import ByTokens
 from modelkin.records import Json
 
@@ -19,6 +22,7 @@ IN_PLACE = 0.9  # share of those found that must stand at their own number
 SHUFFLED = 0.25  # of steps that go down: half of them where chance numbered, none where nobody did
 STANDS_ELSEWHERE = 0.25
 FEWEST_RECOGNISED = 16
+ROUTED_ALIKE = 0.3  # cosine; routers are trained on by the side of their experts and keep more than that
 
 
 def summary(alignment: Alignment) -> Json:
@@ -53,7 +57,7 @@ def disguises(alignment: Alignment) -> tuple[str, ...]:
         "neurons renumbered" if _neurons_moved(alignment) else "",
         "heads renumbered" if _heads_moved(alignment) else "",
         "experts renumbered" if _experts_moved(alignment) else "",
-        "layers moved" if _layers_moved(alignment) else "",
+        "layers moved" if steps_back(alignment.layers, alignment.a.layers) else "",
     )
     return tuple(filter(None, said))
 
@@ -90,7 +94,7 @@ def _neurons_moved(alignment: Alignment) -> bool:
 
 def _cut(alignment: Alignment, pair: BlockPair) -> bool:
     sizes = alignment.a.shape(pair.a.slots()[1])[0], alignment.b.shape(pair.b.slots()[1])[0]
-    return (pair.a.expert < 0) != (pair.b.expert < 0) and sizes[0] != sizes[1]
+    return max(pair.a.expert, pair.b.expert) >= 0 and sizes[0] != sizes[1]
 
 
 def _heads_moved(alignment: Alignment) -> bool:
@@ -107,21 +111,38 @@ def _heads_moved(alignment: Alignment) -> bool:
 
 
 def _experts_moved(alignment: Alignment) -> bool:
-    """In some layer an expert is recognised, by most of its neurons, under another number."""
-    pairs = [(pair, choice) for cell in alignment.cells for pair, choice in cell.blocks]
+    """In some layer an expert is recognised under another number: by its router row and by most of its neurons.
+
+    Neurons alone do not tell: experts that are copies of one MLP are recognised in each other.
+    """
+    if alignment.a.facts.experts != alignment.b.facts.experts:
+        return False
     return any(
         pair.a.expert != pair.b.expert
         and min(pair.a.expert, pair.b.expert) >= 0
         and 2 * choice.two.sum() > choice.asked
-        for pair, choice in pairs
-        if alignment.a.facts.experts == alignment.b.facts.experts
+        and _routed_alike(alignment, pair)
+        for cell in alignment.cells
+        for pair, choice in cell.blocks
     )
 
 
-def _layers_moved(alignment: Alignment) -> bool:
-    """The way steps back to a layer that it had left out. Back to one that it passed is a repetition."""
-    place = {name: i for i, name in enumerate(alignment.a.layers)}
-    way = [place[a] for _, a in alignment.layers if a is not None]
+def _routed_alike(alignment: Alignment, pair: BlockPair) -> bool:
+    """Whether the router rows of two experts agree: between strangers the best of a few hundred has 4 / √d."""
+    left, right = router(alignment.a, pair.a.layer), router(alignment.b, pair.b.layer)
+    if left is None or right is None or alignment.rotation is None:
+        return False
+    mine, theirs = unit(left)[pair.a.expert], turned(unit(right), alignment.rotation)[pair.b.expert]
+    return float(mine @ theirs) > max(ROUTED_ALIKE, 4 / math.sqrt(len(mine)))
+
+
+def steps_back(layers: Sequence[tuple[str, str | None]], names: Sequence[str]) -> bool:
+    """The way steps back to a layer of a that it had left out. Back to one that it passed is a repetition.
+
+    layers: (layer of b, layer of a or None) in the order of b; `names`: the layers of a in theirs.
+    """
+    place = {name: i for i, name in enumerate(names)}
+    way = [place[a] for _, a in layers if a is not None]
     return any(there < here and there not in way[:i] for i, (here, there) in enumerate(pairwise(way), start=1))
 
 

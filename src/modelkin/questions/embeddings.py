@@ -88,7 +88,7 @@ def answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
     right = np.concatenate([_centred(part.b) for part in parts])
     call = hidden_axes(left, right, rng)
     if call.n < FEWEST_AXES:
-        raise CannotAsk(f"only {call.n} hidden axes can be told apart by their embeddings")
+        raise CannotAsk(f"too few hidden axes can be told apart by their embeddings: {call.n}")
     assumptions = (
         Assumption(NO_TABLE),
         *hidden_assumptions(a.portrait, b.portrait, left, right, rng),

@@ -92,7 +92,7 @@ def answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
         raise CannotAsk(_why_none(vectors))
     call = hidden_axes(vectors.a, vectors.b, rng)
     if call.n < FEWEST_AXES:
-        raise CannotAsk(f"only {call.n} hidden axes can be told apart by their gains")
+        raise CannotAsk(f"too few hidden axes can be told apart by their gains: {call.n}")
     swap = pair_swap_axes(vectors.a, vectors.b, rng)
     assumptions = (
         *hidden_assumptions(a.portrait, b.portrait, vectors.a, vectors.b, rng),

@@ -72,8 +72,9 @@ def common_rows(a: Readings, b: Readings) -> tuple[Raw, Raw]:
     if not sound[0] or not sound[1]:
         raise CannotAsk("a model has no layer whose MLP rows are all finite")
     shapes = {part.shape for side in sound for parts in side.values() for part in parts.values()}
-    if len({width for _, width in shapes}) > 1:
-        raise CannotAsk(f"the rows of neurons have different widths: {sorted({width for _, width in shapes})}")
+    widths = sorted({width for _, width in shapes})
+    if len(widths) > 1:
+        raise CannotAsk(f"the rows of neurons have different widths: {', '.join(map(str, widths))}")
     rows = min(count for count, _ in shapes)
     cut = [{name: {r: part[:rows] for r, part in parts.items()} for name, parts in side.items()} for side in sound]
     return cut[0], cut[1]

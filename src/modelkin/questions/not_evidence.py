@@ -61,13 +61,17 @@ def _vectors(readings: Readings) -> list[tuple[Slot, Floats]]:
     return sorted(found.items(), key=lambda item: (item[0].role.value, depth.get(item[0].layer_name, -1)))
 
 
+def _many(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def _gain_cosine(gains: Sequence[Beside]) -> NotEvidence | None:
     parts = [part for part in (_parts(left, right) for _, left, right in gains) if part is not None]
     if not parts:
         return None
     reach = _mean([part.reach for part in parts])
     return NotEvidence(
-        measure=f"raw cosine of norm gains, mean of {len(parts)} vectors",
+        measure=f"raw cosine of norm gains, mean of {_many(len(parts), 'vector')}",
         value=_mean([part.cosine for part in parts]),
         expected_from_means_alone=_mean([part.from_means for part in parts]),
         why="Gains are nearly all positive, so any two models have a cosine near 1: means and variances alone give the "
@@ -93,7 +97,7 @@ def _spread_profile(gains: Sequence[Beside]) -> NotEvidence | None:
     if not likeness:
         return None
     return NotEvidence(
-        measure=f"correlation over depth of the spread of norm gains, mean of {len(likeness)} kinds of norm",
+        measure=f"correlation over depth of the spread of norm gains, mean of {_many(len(likeness), 'kind')} of norm",
         value=_mean(likeness),
         expected_from_means_alone=None,
         why="Spread changes smoothly with depth in the same way in most models trained alike, and a dozen smooth "
@@ -162,7 +166,7 @@ def _spectra(blocks: Sequence[Block]) -> NotEvidence | None:
     if not found:
         return None
     return NotEvidence(
-        measure=f"cosine of singular values of facing MLP rows, mean of {len(found)} blocks",
+        measure=f"cosine of singular values of facing MLP rows, mean of {_many(len(found), 'block')}",
         value=_mean(found),
         expected_from_means_alone=_mean(expected) if expected else None,
         why="Singular values fall alike in all matrices that were trained alike, so strangers' nearly coincide; layers "

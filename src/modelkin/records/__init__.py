@@ -13,6 +13,7 @@ from modelkin.records.comparison import (
     Reads,
     Verdict,
     WeighedClaim,
+    WeighedRelation,
 )
 from modelkin.records.evidence import (
     Answer,
@@ -103,4 +104,5 @@ __all__ = [
     "Value",
     "Verdict",
     "WeighedClaim",
+    "WeighedRelation",
 ]

@@ -14,12 +14,21 @@ from modelkin.records.sampling import Portrait, ReadDigest, StoredRows
 from modelkin.records.terms import BudgetName, Direction, KindShare, Outcome, Shared, Side, Standing
 
 
+class WeighedRelation(msgspec.Struct, frozen=True):
+    """What a card calls the relation to its base, beside what was found to have been done."""
+
+    word: str
+    standing: Standing
+    why: str
+
+
 class WeighedClaim(msgspec.Struct, frozen=True):
-    """A claimed base beside the evidence."""
+    """A claimed base beside the evidence. `relation` is None where no word was said or none could be weighed."""
 
     base_model: str
     standing: Standing
     why: str
+    relation: WeighedRelation | None = None
 
 
 class Claims(msgspec.Struct, frozen=True, kw_only=True):

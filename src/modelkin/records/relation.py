@@ -26,6 +26,8 @@ class Spectra(msgspec.Struct, frozen=True, kw_only=True):
     `capped`: there may be more. `strength`: the largest over that edge, `next`: the first that does not count over it.
     `leading_a` and `leading_b`: the share of the difference that lies in the leading singular directions of each.
     `bulk` and `outliers`: cosine of the two matrices without their leading directions, and of what these hold.
+    `excess`: the largest singular value of the difference over the largest that noise reaches which is as large in
+    every row and column; about one where numbers were rounded or noise was added, more where something was learnt.
     """
 
     rank: int
@@ -38,6 +40,7 @@ class Spectra(msgspec.Struct, frozen=True, kw_only=True):
     outliers: float
     effective_rank_a: float
     effective_rank_b: float
+    excess: float | None = None
 
 
 class TensorFact(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +81,7 @@ class TensorFact(msgspec.Struct, frozen=True, kw_only=True):
     lattice_b: Lattice | None = None
     nearest: float | None = None  # share of the other's values whose nearest grid value is the one stored
     spectra: Spectra | None = None
+    refitted: float | None = None  # what is left of b once what a model may choose freely is chosen as a has it
     rows: int = 0
     found: int = 0
 
@@ -154,6 +158,10 @@ class Merge(msgspec.Struct, frozen=True, kw_only=True):
 
     By a sibling that has no part in it the gain is the squared cosine of two changes, at most about 0.1; by strangers
     zero; a checkpoint half-way between two others reaches 0.5.
+
+    `missing_parent`: more is left over than rounding, so that a parent is not among those given, or the mixture was
+    changed afterwards. `sources` are then those alone whose part is certain, and weights need not sum to one.
+    `same_as`: further methods that would have left the same values, to rounding.
     """
 
     merged: str
@@ -169,6 +177,7 @@ class Merge(msgspec.Struct, frozen=True, kw_only=True):
     density: float | None = None
     condition: float | None = None
     origins: tuple[tuple[str, str, str], ...] = ()  # layer of the merged model, source, its layer
+    same_as: tuple[MergeMethod, ...] = ()
 
 
 class Triplet(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ import msgspec
 
 Outcome = Literal["related", "unrelated", "undecided"]
 Side = Literal["a", "b"]
-Standing = Literal["confirmed", "contradicted", "cannot be told"]
+Standing = Literal["confirmed", "not contradicted", "contradicted", "cannot be told"]
 BudgetName = Literal["quick", "standard", "full"]
 Direction = Literal["a->b", "b->a", "neither", "unknown"]
 Kind = Literal[

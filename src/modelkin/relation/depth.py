@@ -36,9 +36,10 @@ def depth_change(
     used = Counter(name for _, name in layers if name is not None)
     repeated = sum(count - 1 for count in used.values())
     alone_a = [name for name in a.layers if name not in used]
-    alone_b = [name for name, other in layers if other is None]
+    facing = dict(layers)  # without the layers of b of which nothing is known: they were not left out
+    alone_b = [name for name in b.layers if facing.get(name) is None]
     if repeated:
-        why = f"{repeated} layers of b continue a layer of a that another continues too"
+        why = f"{_layers(repeated)} of b continue{'s' * (repeated == 1)} a layer of a that another continues too"
         # Layers of b that a lacks, or the reverse, are those of siblings.
         return Depth("depth-upscale", "b", why, tells_order=not alone_a and not alone_b)
     if not used or bool(alone_a) == bool(alone_b):
@@ -48,10 +49,15 @@ def depth_change(
         name for name in alone if _has_double(weights, name, rng) or (renumbered and _writes_alike(weights, name))
     ]
     if len(doubled) * 2 >= len(alone):
-        return Depth("depth-upscale", child, f"{len(doubled)} layers of {child} are doubles of others of its own")
+        verb = "is a double" if len(doubled) == 1 else "are doubles"
+        return Depth("depth-upscale", child, f"{_layers(len(doubled))} of {child} {verb} of others of its own")
     other = "b" if child == "a" else "a"
-    why = f"{other} has {len(alone)} of the layers of {child} less, and no layer of its own; or they were put in there"
+    why = f"{child} has {_layers(len(alone))} that {other} lacks: left out in {other}, or put in between in {child}"
     return Depth("depth-prune", other, why, tells_order=False)
+
+
+def _layers(count: int) -> str:
+    return f"{count} layer{'' if count == 1 else 's'}"
 
 
 def _has_double(weights: Weights, name: str, rng: np.random.Generator) -> bool:

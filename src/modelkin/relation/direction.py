@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from modelkin.records import Direction
+from modelkin.records.naming import short_names
 from modelkin.records.relation import AxesFacts, Merge, TensorFact, TokenFacts, Triplet
 from modelkin.relation.depth import Depth
 from modelkin.relation.learned import direction_features, fitted, inherited
@@ -29,6 +30,9 @@ NUMBERED, RENUMBERED = 0.9, 0.75  # share of merges whose numbers rise; by chanc
 # A loss shows who came later. That it came from this very model is said where nothing else was changed: nearly all
 # values the same, or no more apart than rounding to 8 bits of precision leaves.
 EXACT, ROUNDED = 0.95, 0.004
+# On grids of up to so many values the source finds more than 0.995 of its nearest values stored (the rest lie half-way
+# and storing the scale tips them over), siblings that were changed a little, by reinforcement or noise, up to 0.99.
+COARSE, SOURCE = 16, 0.992
 # The fitted order takes for granted that one descends from the other. For siblings that is false, and the fit is as
 # sure of them (see its provenance); and a child that moved little lies where its parent lies. So neither the fit nor a
 # third relative alone names a parent: they can only say that nobody is.
@@ -36,7 +40,9 @@ ALONE = False
 MOST = 0.5  # share of matrices that must show a loss
 STAYED = 0.5  # of the values: where more are the same in both, none was put on a grid, and others were taken off it
 NEW_ROWS = 0.6  # times the usual distance from the mean row, below which rows were added
-EMPTIED = 0.005
+# Share of zeros, from which on values were emptied. Where both have more, one may have been emptied further, or both
+# were made from a third that was not: no order.
+EMPTIED, MANY = 0.005, 0.1
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,7 @@ class Clues:
     merge: Merge | None = None
     names: tuple[str, str] = ("a", "b")
     axes: AxesFacts | None = None
+    learnt: bool = True  # False where what differs is rounding, noise, or numbers that are free: no order in these
 
 
 def judged(clues: Clues, triplets: Sequence[Triplet], odds: Mapping[str, tuple[float, float]]) -> Judgement:
@@ -68,14 +75,17 @@ def judged(clues: Clues, triplets: Sequence[Triplet], odds: Mapping[str, tuple[f
     children = {child for child, _ in lost}
     star = next((t for t in triplets if t.shape == "star"), None) if clues.merge is None else None
     if star is not None:
-        return Judgement("neither", None, (f"a, b and {star.third} part at a model that is none of them",))
+        return Judgement(
+            "neither", None, (f"a, b and {short_names([star.third])[star.third]} part at a model that is none of them",)
+        )
     if len(children) == 1:
         return _by_loss(clues, children.pop(), tuple(why for _, why in lost))
     if children:
         return Judgement("unknown", None, ("both have lost something: " + "; ".join(why for _, why in lost),))
-    features = direction_features(clues.facts)
+    features = direction_features(clues.facts) if clues.learnt else None
     ahead = None if features is None else fitted()["direction"].log_odds(features)
-    by_third = _by_relatives(triplets, odds, ahead or 0.0)
+    # A mixture lies between its parents, whoever came first.
+    by_third = _by_relatives(triplets, odds, ahead or 0.0) if clues.merge is None else None
     if by_third is not None:
         return by_third
     if either := _either_way(clues):
@@ -88,12 +98,14 @@ def judged(clues: Clues, triplets: Sequence[Triplet], odds: Mapping[str, tuple[f
 def _by_loss(clues: Clues, child: str, reasons: tuple[str, ...]) -> Judgement:
     """Who lost something came later; from this very model only if nothing else was changed.
 
-    Where something was, the other may as well be a sibling: changed itself, after the loss went its own way.
+    Where something was, the other may as well be a sibling: changed itself, after the loss went its own way. So it may
+    where one has layers, axes or tokens that the other lacks, and nobody can tell who changed those.
     """
-    if clues.merge is not None or _is_unchanged(clues.facts):
+    shapes = (*_either_way(clues), *_other_tokens(clues.tokens))
+    if clues.merge is not None or (_is_unchanged(clues.facts) and not shapes):
         return Judgement("a->b" if child == "b" else "b->a", None, reasons)
     but = f"that points to {child} as the later one; but more than that was changed, and both may come from a third"
-    return Judgement("unknown", None, (*reasons, but))
+    return Judgement("unknown", None, (*reasons, *shapes, but))
 
 
 def _is_unchanged(facts: Sequence[TensorFact]) -> bool:
@@ -102,7 +114,7 @@ def _is_unchanged(facts: Sequence[TensorFact]) -> bool:
     kept = [
         fact.same >= EXACT
         or fact.difference <= ROUNDED
-        or (fact.nearest or 0.0) >= EXACT
+        or _is_only_rounded(fact)
         or fact.emptied_a
         or fact.emptied_b
         or bool(fact.cast_a or fact.cast_b)
@@ -111,13 +123,20 @@ def _is_unchanged(facts: Sequence[TensorFact]) -> bool:
     return bool(kept) and sum(kept) > MOST * len(kept)
 
 
+def _is_only_rounded(fact: TensorFact) -> bool:
+    """Whether one holds the grid values that are nearest to the other's. A sibling that was changed less than a coarse
+    grid shows has nearly all of them, too; only the source itself has more."""
+    grid = fact.lattice_a or fact.lattice_b
+    return grid is not None and (fact.nearest or 0.0) >= (SOURCE if grid.levels <= COARSE else EXACT)
+
+
 def _by_odds(ahead: float) -> Judgement:
     """The fitted order. Two children of one parent, one of them changed little, look like parent and child."""
     probability = 1 / (1 + math.exp(-min(700.0, abs(ahead))))
     order: Direction = "a->b" if ahead > 0 else "b->a"
     text = (
-        f"nothing that was lost tells; by ranks, norms, tails and gains {ORDERS[order]} with probability "
-        f"{probability:.2f}, if one descends from the other (a pair without an order: 0.50)"
+        "nothing that was lost tells; if one descends from the other, ranks, norms, tails and gains say that "
+        f"{ORDERS[order]} with probability {_shown(probability)} (a pair without an order: 0.50)"
     )
     if probability < SURE:
         return Judgement("unknown", probability, (f"{text}, which is less than the {SURE} that are asked for",))
@@ -126,13 +145,20 @@ def _by_odds(ahead: float) -> Judgement:
     return Judgement(order, probability, (text,))
 
 
+def _shown(probability: float) -> str:
+    """A fit is never certain, and rounding must not make it so."""
+    return f"{probability:.2f}" if probability < 0.99 else "over 0.99"
+
+
 def _losses(clues: Clues) -> list[tuple[str, str]]:
     """(child, why) for every counted loss of information."""
     found = [*_grid_losses(clues.facts), *_structure(clues)]
     merge = clues.merge
     for child, name, other in (("a", *clues.names), ("b", *clues.names[::-1])):
-        if merge is not None and merge.merged == name and other in (*merge.sources, merge.base):
-            found.append((child, f"{child} is a mixture of {', '.join(merge.sources)}"))
+        # Where something is missing the other may as well stand for a relative of it.
+        is_told = merge is not None and merge.merged == name and not merge.missing_parent
+        if merge is not None and is_told and other in (*merge.sources, merge.base):
+            found.append((child, f"{child} is a mixture of {', '.join(short_names(merge.sources).values())}"))
     return found
 
 
@@ -172,25 +198,25 @@ def _grid_losses(facts: Sequence[TensorFact]) -> list[tuple[str, str]]:
     if not body:
         return []
     tests = {
-        "its matrices lie on the grid of a quantiser and the other's do not": (
+        "the matrices of {} lie on the grid of a quantiser and the other's do not": (
             [f.lattice_a is not None and f.lattice_b is None and f.same < STAYED for f in body],
             [f.lattice_b is not None and f.lattice_a is None and f.same < STAYED for f in body],
         ),
-        "its values are the other's, rounded to a coarser format": (
+        "the values of {} are the other's, rounded to a coarser format": (
             [f.cast_a is not None for f in body],
             [f.cast_b is not None for f in body],
         ),
-        "its values are the other's, or zero": (
-            [f.emptied_a and f.zeros_a > f.zeros_b + EMPTIED for f in body],
-            [f.emptied_b and f.zeros_b > f.zeros_a + EMPTIED for f in body],
+        "the values of {} are the other's, or zero": (
+            [f.emptied_a and f.zeros_a > EMPTIED >= f.zeros_b for f in body],
+            [f.emptied_b and f.zeros_b > EMPTIED >= f.zeros_a for f in body],
         ),
-        "many of its values are zero and the other's are not": (
-            [f.zeros_a > f.zeros_b + 0.1 for f in body],
-            [f.zeros_b > f.zeros_a + 0.1 for f in body],
+        "many values of {} are zero and the other's are not": (
+            [f.zeros_a > MANY and f.zeros_b <= EMPTIED for f in body],
+            [f.zeros_b > MANY and f.zeros_a <= EMPTIED for f in body],
         ),
     }
     return [
-        (child, f"{child}: {why}")
+        (child, why.format(child))
         for why, sides in tests.items()
         for child, marks in zip("ab", sides, strict=True)
         if sum(marks) > MOST * len(body)
@@ -205,12 +231,10 @@ def _structure(clues: Clues) -> list[tuple[str, str]]:
         found.append((clues.upcycled, f"the experts of {clues.upcycled} hold the neurons of the other's layers"))
     tokens = clues.tokens
     if tokens is not None:
-        grown = {
-            "a": tokens.only_b == 0 and tokens.near_mean_a is not None and tokens.near_mean_a < NEW_ROWS,
-            "b": tokens.only_a == 0 and tokens.near_mean_b is not None and tokens.near_mean_b < NEW_ROWS,
-        }
         found += [
-            (side, f"{side} has tokens more, whose rows lie near the mean") for side, is_so in grown.items() if is_so
+            (side, f"{side} has tokens more, whose rows lie near the mean")
+            for side, is_so in _grown(tokens).items()
+            if is_so
         ]
     return found
 
@@ -220,7 +244,37 @@ def _either_way(clues: Clues) -> tuple[str, ...]:
     found = [clues.depth.why] if clues.depth is not None and not clues.depth.tells_order else []
     if clues.narrow is not None:
         found.append(f"{clues.narrow} is a part of the other's hidden axes or neurons; or the other was made wider")
-    return tuple(found)
+    return (*found, *_both_emptied(clues.facts))
+
+
+def _other_tokens(tokens: TokenFacts | None) -> list[str]:
+    """Tokens that one has alone, unless their rows tell that they were added."""
+    if tokens is None or not tokens.only_a + tokens.only_b or any(_grown(tokens).values()):
+        return []
+    return [f"tokens differ: {tokens.only_a} only in a, {tokens.only_b} only in b"]
+
+
+def _grown(tokens: TokenFacts) -> dict[str, bool]:
+    """For either side whether it has all tokens of the other and more, whose rows were made from the mean."""
+    return {
+        "a": tokens.only_b == 0 and tokens.near_mean_a is not None and tokens.near_mean_a < NEW_ROWS,
+        "b": tokens.only_a == 0 and tokens.near_mean_b is not None and tokens.near_mean_b < NEW_ROWS,
+    }
+
+
+def _both_emptied(facts: Sequence[TensorFact]) -> list[str]:
+    """Siblings of one parent, one emptied more than the other, have zeros inside zeros as parent and child have."""
+    body = linear(facts)
+    sides = {
+        "a": [f.emptied_a and f.zeros_a > f.zeros_b + EMPTIED and f.zeros_b > EMPTIED for f in body],
+        "b": [f.emptied_b and f.zeros_b > f.zeros_a + EMPTIED and f.zeros_a > EMPTIED for f in body],
+    }
+    return [
+        f"both have zeros, and {side} has them where the other has and elsewhere: it was emptied further, or both were "
+        "emptied from a third"
+        for side, marks in sides.items()
+        if sum(marks) > MOST * len(body)
+    ]
 
 
 def _by_relatives(
@@ -246,13 +300,26 @@ def _rooted(triplet: Triplet, ahead: float, before_a: float, before_b: float) ->
         likely[order] += math.exp(odds - most)
     likely = {order: share / sum(likely.values()) for order, share in likely.items()}
     best = max(likely, key=lambda name: likely[name])
-    text = f"{triplet.shape.replace('third', triplet.third)} the other two (the angle there is right)"
-    told = f"{text}; {ORDERS[best]} with probability {likely[best]:.2f}"
+    text = _between(triplet)
+    chance = sum(order == best for order, _ in ways) / len(ways)
+    told = f"{text}; that {ORDERS[best]} has probability {_shown(likely[best])} (a path without an order: {chance:.2f})"
     if likely[best] < SURE:
         return Judgement("unknown", likely[best], (f"{told}, which is less than the {SURE} that are asked for",))
     if best != "neither" and not ALONE:
         return Judgement("unknown", likely[best], (f"{told}, but a sibling near to the parent would look the same",))
     return Judgement(best, None if best == "neither" else likely[best], (text,))
+
+
+def _between(triplet: Triplet) -> str:
+    """What a right angle says, without one."""
+    third = short_names([triplet.third])[triplet.third]
+    middle, *ends = {"a between": ("a", "b", third), "b between": ("b", "a", third)}.get(
+        triplet.shape, (third, "a", "b")
+    )
+    return (
+        f"{middle} lies between {ends[0]} and {ends[1]}: what sets these two apart from it has nothing in common, so "
+        f"that both come from it, or one of them by way of it from the other"
+    )
 
 
 def _roots(shape: str, ahead: float, before_a: float, before_b: float) -> list[tuple[Direction, float]]:

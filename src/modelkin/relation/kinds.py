@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammainc
 
+from modelkin.records.naming import short_names
 from modelkin.records.relation import KindFound, Merge, PartShare, TensorFact, TokenFacts, Triplet
 from modelkin.relation.depth import Depth
 from modelkin.relation.experts import Upcycling
@@ -15,7 +16,7 @@ from modelkin.relation.learned import inherited
 from modelkin.relation.narrowing import Narrowing
 from modelkin.relation.reading import MLP
 from modelkin.relation.tensors import gains, linear
-from modelkin.relation.values import values_kinds
+from modelkin.relation.values import nothing_learnt, values_kinds
 
 WHOLE = 0.75  # share of the body that must be inherited for the whole to count as continued
 FEWEST_TOKENS, TOKENS = 8, 0.01  # tokens more or less, that are surgery
@@ -39,10 +40,12 @@ class Findings:
     merge: Merge | None = None
     triplets: Sequence[Triplet] = ()
     disguises: Sequence[str] = ()
+    reordered: bool = False  # layers stand in another order
 
 
 def kinds(found: Findings) -> tuple[KindFound, ...]:
-    if found.complete and not found.disguises and all(fact.same == 1 for fact in found.facts):
+    plain = found.complete and not found.disguises and not found.reordered
+    if plain and all(fact.same == 1 for fact in found.facts):
         return (_renumbered(found.tokens) or _all_equal(found.facts),)
     shape = [kind for kind in (_merge(found), _obfuscated(found), *_structure(found)) if kind]
     if _shared_init(found):
@@ -87,9 +90,11 @@ def _continued(found: Findings) -> bool:
 
 
 def _obfuscated(found: Findings) -> KindFound | None:
-    if not found.disguises:
-        return None
-    return KindFound("obfuscated", None, "; ".join(found.disguises), "no coordinates are found in which they agree")
+    if found.disguises:
+        return KindFound("obfuscated", None, "; ".join(found.disguises), "no coordinates are found in which they agree")
+    if found.reordered:
+        return KindFound("obfuscated", None, "layers stand in another order", "no layer continues another")
+    return None
 
 
 def _structure(found: Findings) -> list[KindFound]:
@@ -130,11 +135,22 @@ def _merge(found: Findings) -> KindFound | None:
     merge = found.merge
     if merge is None:
         return None
-    parts = ", ".join(f"{w:.2f} {name}" for w, name in zip(merge.weights, merge.sources, strict=True))
-    nearest = "the nearest" if merge.base is None else f"the base {merge.base}"
-    alarm = "; what is left over is more than rounding: a parent may be missing" if merge.missing_parent else ""
-    told = f"{parts}; explains {merge.gain:.0%} of the way to {nearest}{alarm}"
-    why = f"{merge.merged} is a mixture ({merge.method}): {told}"
+    called = short_names((merge.merged, merge.base, *merge.sources))
+    parts = ", ".join(f"{w:.2f} {called[name]}" for w, name in zip(merge.weights, merge.sources, strict=True))
+    if merge.missing_parent:
+        why = (
+            f"{called[merge.merged]} is a mixture, and not all of it is given: {parts}; {'; '.join(merge.marks)}; "
+            f"{merge.unexplained:.0%} of the way to the nearest is left over, which is more than rounding: a parent "
+            "may be missing, or it was trained on after merging, and these two cannot be told apart"
+        )
+        return KindFound("merge", None, why, "weights are near 0, and differ from matrix to matrix")
+    method = " or ".join((merge.method, *merge.same_as))
+    nearest = "the nearest" if merge.base is None else f"the base {called[merge.base]}"
+    alike = "; at this angle the two methods are the same to rounding" if merge.same_as else ""
+    why = (
+        f"{called[merge.merged]} is a mixture ({method}): {parts}; explains {merge.gain:.0%} of the way to "
+        f"{nearest}{alike}"
+    )
     return KindFound(
         "merge",
         None,
@@ -147,7 +163,7 @@ def _shared_ancestor(found: Findings) -> KindFound | None:
     star = next((t for t in found.triplets if t.shape == "star"), None)
     if star is None:
         return None
-    why = f"a, b and {star.third} part at a model that is none of them"
+    why = f"a, b and {short_names([star.third])[star.third]} part at a model that is none of them"
     return KindFound("shared-ancestor", None, why, "strangers have no common point")
 
 
@@ -155,7 +171,7 @@ def _shared_init(found: Findings) -> bool:
     """Rows agree and constants do not: gains start at one in every model, so a seed cannot make them alike."""
     body, ones = linear(found.facts), gains(found.facts)
     spectra = [fact.spectra for fact in body if fact.spectra is not None]
-    if not spectra or not ones or any(fact.correlation is None for fact in ones):
+    if not spectra or not ones or any(fact.correlation is None for fact in ones) or nothing_learnt(body):
         return False
     alike = float(np.median([fact.correlation or 0.0 for fact in body]))
     bulk, outliers = (float(np.median([getattr(s, name) for s in spectra])) for name in ("bulk", "outliers"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from modelkin.alignment import Rewritten
+from modelkin.alignment import Rewritten, steps_back
 from modelkin.records.relation import Merge, Relation, TensorFact, Triplet
 from modelkin.relation import direction
 from modelkin.relation.depth import depth_change
@@ -39,10 +39,11 @@ from modelkin.relation.sharing import (
     told,
     without_place,
 )
-from modelkin.relation.tensors import tensor_facts
+from modelkin.relation.tensors import linear, tensor_facts
 from modelkin.relation.tokens import token_facts
 from modelkin.relation.triplets import triplet
 from modelkin.relation.turned import axes_facts
+from modelkin.relation.values import nothing_learnt
 
 Progress = Callable[[str, int, int], None]
 LAYERS_OF_THIRDS = 4
@@ -103,12 +104,33 @@ def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Re
     tokens = None if inquiry.tokens is None else token_facts(a, b, inquiry.tokens, facts)
     child = narrow_side if narrow is not None else ""
     axes = axes_facts(b.alignment) if isinstance(b, Rewritten) else None
-    clues = direction.Clues(facts, tokens, depth, child or None, _with_experts(experts), merge, inquiry.names, axes)
+    clues = direction.Clues(
+        facts=facts,
+        tokens=tokens,
+        depth=depth,
+        narrow=child or None,
+        upcycled=_with_experts(experts),
+        merge=merge,
+        names=inquiry.names,
+        axes=axes,
+        learnt=nothing_learnt(linear(facts)) is None,
+    )
     judged = direction.judged(clues, thirds, odds)
     compared, facing = Compared(a, b, facts, unseen, experts), Compared(left, right, facts, unseen, experts)
     whole, known = _complete(a, b, pairs) and not unseen, inquiry.tokens is not None and inquiry.tokens.known
     found = Findings(
-        facts, body(facing), whole, tokens, known, depth, narrow, experts, merge, thirds, inquiry.disguises
+        facts=facts,
+        body=body(facing),
+        complete=whole,
+        tokens=tokens,
+        tokens_known=known,
+        depth=depth,
+        narrow=narrow,
+        experts=experts,
+        merge=merge,
+        triplets=thirds,
+        disguises=inquiry.disguises,
+        reordered=steps_back(layers, a.layers),
     )
     return Relation(
         kinds=kinds(found),
@@ -200,12 +222,16 @@ def _complete(a: Weights, b: Weights, pairs: Sequence[FacingSlots]) -> bool:
 
 
 def _merge(a: Weights, b: Weights, inquiry: Inquiry) -> Merge | None:
-    """Either of the pair as a mixture of all others; the one that is explained better."""
+    """Either of the pair as a mixture of all others; the one that is explained better, and in full before in part."""
     if not inquiry.candidates:
         return None
     named: tuple[Named, Named] = (inquiry.names[0], a), (inquiry.names[1], b)
     tried = [unmixed(named[1], [named[0], *inquiry.candidates]), unmixed(named[0], [named[1], *inquiry.candidates])]
-    return max((merge for merge in tried if merge is not None), key=lambda merge: merge.gain, default=None)
+    return max((merge for merge in tried if merge is not None), key=_told_best, default=None)
+
+
+def _told_best(merge: Merge) -> tuple[bool, float]:
+    return not merge.missing_parent, merge.gain
 
 
 def _thirds(

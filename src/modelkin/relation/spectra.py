@@ -44,7 +44,20 @@ def compared(a: Floats, b: Floats, formats: tuple[str, str], rng: np.random.Gene
         outliers=outliers,
         effective_rank_a=effective_rank(a),
         effective_rank_b=effective_rank(b),
+        excess=excess(d, rng),
     )
+
+
+def excess(d: Floats, rng: np.random.Generator) -> float:
+    """The largest singular value of d over that of noise with as large rows and columns: about one if d is noise.
+
+    What is learnt has directions; rounding has none. Of 64 rows and columns or more noise stays below 1.02.
+    """
+    if not np.any(d):
+        return 0.0
+    rows, columns = whitening(d**2)
+    values = singular_values((d * rows[:, None] * columns[None, :]).astype(np.float32), MORE, rng)
+    return float(values[0]) / (math.sqrt(d.shape[0]) + math.sqrt(d.shape[1]))
 
 
 def difference_rank(

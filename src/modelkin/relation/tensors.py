@@ -17,6 +17,7 @@ from modelkin.relation.elementwise import FRACTION, Elementwise
 from modelkin.relation.inheritance import rows_found
 from modelkin.relation.lattice import lattice, nearest_share
 from modelkin.relation.reading import LINEAR, FacingSlots, Floats, Reader, Weights, as_stored, blocks, reader, spread
+from modelkin.relation.refitting import left_over
 from modelkin.relation.spectra import compared
 
 WHOLE = 64 << 20  # numbers; larger tensors are looked at in some of their rows where all are needed at once
@@ -105,6 +106,7 @@ def _fact(
         lattice_b=grids[1],
         nearest=grids[2],
         spectra=spectra,
+        refitted=left_over(left, right, pair.b.role, a.facts.head_dim) if chosen and sums.same < sums.n else None,
         rows=rows,
         found=found,
     )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from modelkin.records import Kind
 from modelkin.records.relation import KindFound, TensorFact
 from modelkin.relation.elementwise import half_step
 from modelkin.relation.learned import Fitted, degree_features, fitted, inherited
@@ -20,21 +21,28 @@ COMPUTED = 1e-5  # what turning back in single precision leaves at most
 NAMED = 0.2  # least probability of a kind that is named
 NEAREST = 0.95  # share of values whose nearest grid value is stored, in a plain copy
 ZEROS = 0.005
+APART = "matrices differ by 1.4 of their size"
+REARRANGED = "rounding, noise or an adapter before it was rearranged would look much the same"
+LEARNT = 1.6  # the same of what was turned back: up to 1.5 by rounding alone
+ROUGHEST = 0.5  # of its size; rounding to two bits changes a matrix by as much
+NOISE = 1.02  # see `spectra.excess`: of rounding and noise in the zoo at most 0.98, after training 1.06 at least
 
 
 def values_kinds(facts: Sequence[TensorFact], turned_back: bool = False) -> list[KindFound]:
     """`turned_back`: one of the two was rearranged, and what storing it again changed is no change by anybody."""
-    if turned_back and only_stored(facts):
-        return []
     changed = [fact for fact in linear(facts) if fact.same < 1]
+    if turned_back and (only_stored(facts) or _same_function(changed)):
+        return []
     encoded = _re_encoded(linear(facts))
     if encoded is not None and (not changed or _only_encoded(changed)):
         return [encoded]
     more = [encoded] if encoded is not None else []
     if not changed:
         return more or ([_other_parts()] if any(fact.same < 1 for fact in facts) else [])
+    if unlearnt := nothing_learnt(changed):
+        return more or [unlearnt]
     adapter = _lora(facts, changed)
-    return [*more, adapter] if adapter is not None else [*more, *_degree(facts)]
+    return [*more, adapter] if adapter is not None else [*more, *_degree(facts, turned_back)]
 
 
 def only_stored(facts: Sequence[TensorFact]) -> bool:
@@ -44,8 +52,57 @@ def only_stored(facts: Sequence[TensorFact]) -> bool:
     for where values were mixed inside heads, mixing them back makes more of it.
     """
     body = linear(inherited(facts))
-    steps = [fact.difference / max(COMPUTED, half_step(fact.dtype_a), half_step(fact.dtype_b)) for fact in body]
+    return _is_rounding([fact.difference / _half_step(fact) for fact in body])
+
+
+def _half_step(fact: TensorFact) -> float:
+    return max(COMPUTED, half_step(fact.dtype_a), half_step(fact.dtype_b))
+
+
+def _is_rounding(steps: Sequence[float]) -> bool:
+    """`steps`: by how many half steps of its format each matrix changed."""
     return bool(steps) and float(np.median(steps)) <= 1 and sum(step <= 2 for step in steps) >= NEARLY_ALL * len(steps)
+
+
+def nothing_learnt(body: Sequence[TensorFact]) -> KindFound | None:
+    """Matrices changed, and only as choosing free numbers, rounding or noise change them."""
+    changed = [fact for fact in body if fact.same < 1]
+    return _same_function(changed) or _noise(changed)
+
+
+def _same_function(changed: Sequence[TensorFact]) -> KindFound | None:
+    """Every matrix is the other's, scaled or mixed where that does not matter, up to what storing it anew changes."""
+    asked = [fact for fact in changed if fact.refitted is not None]
+    steps = [(fact.refitted or 0.0) / _half_step(fact) for fact in asked]
+    if not _is_rounding(steps):
+        return None
+    roles = ", ".join(dict.fromkeys(fact.role.value for fact in asked))
+    why = (
+        f"what differs ({roles}) is the other's with rows and columns scaled, or mixed inside heads, up to rounding: "
+        "as gains moved into matrices leave it, and nothing that was learnt"
+    )
+    return KindFound("re-encoded", None, why, "nearly all is left over")
+
+
+def _noise(changed: Sequence[TensorFact]) -> KindFound | None:
+    """Nearly all values changed, and in no direction more than noise does: nothing was learnt."""
+    seen = _excess(changed)
+    if seen is None or seen > NOISE:
+        return None
+    size, same = (float(np.median([getattr(fact, name) for fact in changed])) for name in ("difference", "same"))
+    if size > ROUGHEST or same > 0.5:
+        return None
+    why = (
+        f"matrices changed by {size:.2g} of their size and in no direction, as rounding to few bits or added noise "
+        f"does (largest singular value {seen:.2f} of what noise reaches; after training 1.06 or more)"
+    )
+    return KindFound("re-encoded", None, why, APART)
+
+
+def _excess(changed: Sequence[TensorFact]) -> float | None:
+    """The median of what `spectra.excess` says of matrices that go on; None where too few were taken apart."""
+    seen = [fact.spectra.excess for fact in inherited(changed) if fact.spectra and fact.spectra.excess is not None]
+    return float(np.median(seen)) if len(seen) > 1 else None
 
 
 def _other_parts() -> KindFound:
@@ -114,8 +171,11 @@ def _lora(facts: Sequence[TensorFact], changed: Sequence[TensorFact]) -> KindFou
     return KindFound("merged-lora", None, why, "the rank is full")
 
 
-def _degree(facts: Sequence[TensorFact]) -> list[KindFound]:
-    """Fine-tuned or trained on: one scale, cut where the odds are even."""
+def _degree(facts: Sequence[TensorFact], turned_back: bool) -> list[KindFound]:
+    """Fine-tuned or trained on: one scale, cut where the odds are even.
+
+    Noise that was turned back has directions of its own: then neither has a probability unless far more is seen.
+    """
     features = degree_features(facts)
     if features is None:
         return []
@@ -123,13 +183,12 @@ def _degree(facts: Sequence[TensorFact]) -> list[KindFound]:
     more = model.probability(features)
     seen = f" and gains by {10 ** features[1]:.2g}" if gains(facts) else " (gains cannot be compared)"
     why = f"matrices changed by {10 ** features[0]:.2g} of their size{seen}; {_boundary(model, features)}"
-    strangers = "matrices differ by 1.4 of their size"
-    tuned, trained = (
-        KindFound("fine-tune", 1 - more, why, strangers),
-        KindFound("continued-pretraining", more, why, strangers),
-    )
-    both = [trained, tuned] if more >= 0.5 else [tuned, trained]
-    return [kind for kind in both if (kind.probability or 0.0) >= NAMED]
+    excess = _excess(linear(facts)) if turned_back else None
+    unsure = turned_back and (excess is None or excess < LEARNT)
+    why += f"; {REARRANGED}" if turned_back else ""
+    both: list[tuple[Kind, float]] = [("fine-tune", 1 - more), ("continued-pretraining", more)]
+    both.sort(key=lambda each: -each[1])
+    return [KindFound(kind, None if unsure else odds, why, APART) for kind, odds in both if odds >= NAMED]
 
 
 def _boundary(model: Fitted, features: Sequence[float]) -> str:

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from modelkin.records import Beside, BriefAnswer, Comparison
+from modelkin.records import Beside, BriefAnswer, Comparison, Standing, WeighedClaim
 from modelkin.report.text import plain
 
 SHOWN_NAMES = 4
@@ -23,14 +23,26 @@ def claims_lines(comparison: Comparison) -> list[str]:
     lines = []
     for name, party in (("A", comparison.a), ("B", comparison.b)):
         claims = party.claims
-        how = f" ({claims.relation})" if claims.relation else ""
         for finding in claims.findings[:SHOWN_NAMES]:
-            said = f"{name} says it comes from {finding.base_model}{how}"
-            lines.append(f"{said}: {finding.standing} by the evidence: {finding.why}")
+            lines += _claim(name, finding, claims.relation)
         if len(claims.findings) > SHOWN_NAMES:
             lines.append(f"… and {name} names {len(claims.findings) - SHOWN_NAMES} more (--json has all)")
         lines += [f"of {name}: {note}" for note in claims.notes]
     return lines
+
+
+def _claim(name: str, finding: WeighedClaim, word: str | None) -> list[str]:
+    """The base, and on a line of its own what is said to have been done to it, where that could be weighed."""
+    done = finding.relation
+    how = f" ({word})" if word and done is None else ""
+    lines = [f"{name} says it comes from {finding.base_model}{how}: {_told(finding.standing, finding.why)}"]
+    if done is not None:
+        lines.append(f"{name} calls what was done “{done.word}”: {_told(done.standing, done.why)}")
+    return lines
+
+
+def _told(standing: Standing, why: str) -> str:
+    return f"{standing} {'from' if standing == 'cannot be told' else 'by'} the evidence: {why}"
 
 
 def beside_tables(comparison: Comparison, labels: Mapping[str, str]) -> Iterable[RenderableType]:
@@ -49,14 +61,16 @@ def _asked(rows: Sequence[Beside], labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def _table(rows: Sequence[Beside], asked: Mapping[str, str]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("model", "with", "outcome", *asked.values()):
-        table.add_column(name, overflow="fold")
+    """A model and side under the other: names are long, and as columns the questions would leave them no room."""
+    grid = Table.grid(padding=(0, 1, 0, 0))
     for row in rows:
         given = {answer.question: answer for answer in row.answers}
-        counts = [_count(given.get(question)) for question in asked]
-        table.add_row(*(Text(plain(word)) for word in (row.id, row.side.upper(), row.outcome or NOT_COMPARED, *counts)))
-    return table
+        counts = ", ".join(f"{label} {_count(given.get(question))}" for question, label in asked.items())
+        told = f"{row.id} with {row.side.upper()}: {row.outcome or NOT_COMPARED}"
+        grid.add_row(" ·", Text(plain(told), overflow="fold"))
+        if row.outcome is not None:
+            grid.add_row("", Text(plain(counts), overflow="fold"))
+    return grid
 
 
 def _count(answer: BriefAnswer | None) -> str:

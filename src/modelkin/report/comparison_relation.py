@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from statistics import median
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from modelkin.records import Comparison, Json, KindShare, Relation
+from modelkin.records import Comparison, Direction, Json, KindShare, Relation
+from modelkin.records.naming import short_names
 from modelkin.report.text import plain
 
 TITLE = "What was done, from all tensors of both"
@@ -23,6 +25,22 @@ SHAPES = {
     "unclear": "how the three lie to each other cannot be told",
 }
 IN_PLACE = ("identity", "none", None)
+FIRST: dict[Direction, str] = {
+    "a->b": "A seems to have come first",
+    "b->a": "B seems to have come first",
+    "neither": "neither comes from the other",
+    "unknown": "who came first is not told",
+}
+# How the parts of b stand beside those of a, by the word of the record.
+STANDS = {
+    "permutation": "those of A under other numbers",
+    "signed permutation": "those of A under other numbers and signs",
+    "rotation": "a rotation of those of A",
+    "rectangular": "a rotation of some, as one model is wider",
+    "subset": "one model has only some of the other's",
+    "one MLP": "those of one model continue the MLP of the other",
+    "moved": "not those of A with the same numbers",
+}
 
 
 def relation_lines(comparison: Comparison) -> list[str]:
@@ -36,8 +54,30 @@ def relation_lines(comparison: Comparison) -> list[str]:
     for kind in kinds:
         by_reason.setdefault((kind.why, kind.strangers), []).append(_kind(KindShare(kind.kind, kind.probability)))
     lines = [f"{' or '.join(names)}: {why}; between strangers: {chance}" for (why, chance), names in by_reason.items()]
-    lines += [f"who came first ({comparison.verdict.direction}): {why}" for why in found.direction_reasons]
-    return [*lines, *_share(comparison), *_merge(found), *_thirds(found)]
+    if "shared-init" not in said:
+        lines += [*_order(comparison, found), *_share(comparison)]
+    elif not any(kind.kind == "shared-init" for kind in kinds):
+        lines += _agreement(found)
+    return [*lines, *_merge(found), *_thirds(found)]
+
+
+def _order(comparison: Comparison, found: Relation) -> list[str]:
+    """One line with all reasons; those that a kind was told by stand above."""
+    if not found.direction_reasons:
+        return []
+    above = {kind.why for kind in found.kinds}
+    reasons = [why for why in found.direction_reasons if why not in above] or ["as said above"]
+    return [f"{FIRST[comparison.verdict.direction]}: {'; '.join(reasons)}"]
+
+
+def _agreement(found: Relation) -> list[str]:
+    """What two that began alike have in common. A share or an order would read as descent."""
+    parts = {
+        "matrices": [f.correlation for f in found.tensors if len(f.shape) == 2 and f.correlation is not None],
+        "norm gains": [f.correlation for f in found.tensors if f.role.is_gain and f.correlation is not None],
+    }
+    told = [f"{name} by a correlation of {median(values):.2f}" for name, values in parts.items() if values]
+    return [f"what agrees: {' and '.join(told)} (middle values); between strangers both are near 0"] if told else []
 
 
 def _share(comparison: Comparison) -> list[str]:
@@ -46,23 +86,24 @@ def _share(comparison: Comparison) -> list[str]:
         return []
     of = "A" if comparison.verdict.direction == "b->a" else "B"
     told = f"{100 * shared.fraction:.0f} % of the parameters of {of}"
-    return [f"shared: {told} (95 % interval {100 * shared.low:.0f}–{100 * shared.high:.0f} %; strangers: 0 %)"]
+    return [f"shared: {told} (95 % interval {100 * shared.low:.0f}–{100 * shared.high:.0f} %; strangers: none)"]
 
 
 def _merge(found: Relation) -> list[str]:
     merge = found.merge
     if merge is None or len(merge.layers) < 2:
         return []
-    spread = []
+    spread, names = [], short_names(merge.sources)
     for place, source in enumerate(merge.sources[:SHOWN_SOURCES]):
         weights = [layer.weights[place] for layer in merge.layers]
-        spread.append(f"{source} {min(weights):.2f} to {max(weights):.2f}")
+        spread.append(f"{names[source]} {min(weights):.2f} to {max(weights):.2f}")
     return [f"weights of the mixture, layer by layer: {'; '.join(spread)}; a stranger's would be 0.00"]
 
 
 def _thirds(found: Relation) -> list[str]:
+    names = short_names([each.third for each in found.triplets])
     return [
-        f"with {each.third}: {SHAPES[each.shape]} (cosines at a, b and it: {each.at_a[0]:.2f}, "
+        f"with {names[each.third]}: {SHAPES[each.shape]} (cosines at a, b and it: {each.at_a[0]:.2f}, "
         f"{each.at_b[0]:.2f}, {each.at_third[0]:.2f}; between strangers 0.50 each)"
         for each in found.triplets
     ]
@@ -73,7 +114,7 @@ def alignment_lines(alignment: Json | None) -> list[str]:
     if not alignment or alignment.get("hidden") in (None, "none") or alignment.get("undone"):
         return []
     moved = [(name, alignment.get(name)) for name in PLACES if alignment.get(name) not in IN_PLACE]
-    return [f"{NAMES[name]}: {how} of A's" for name, how in moved]
+    return [f"{NAMES[name]}: {STANDS.get(str(how), str(how))}" for name, how in moved]
 
 
 def drawing(comparison: Comparison) -> Iterable[RenderableType]:

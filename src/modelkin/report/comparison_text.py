@@ -119,7 +119,7 @@ def _identity(party: Party) -> str:
 
 
 def _shape(party: Party) -> str:
-    known = [(party.layers, "layers"), (party.hidden, "wide")]
+    known = [(party.layers, "layer" if party.layers == 1 else "layers"), (party.hidden, "wide")]
     return ", ".join([_count(party.parameters), *(f"{value:,} {name}" for value, name in known if value)])
 
 
@@ -146,9 +146,9 @@ def _answers(comparison: Comparison) -> RenderableType:
         table.add_column(name, overflow="fold", width=width)
     table.add_column("p", justify="right", no_wrap=True)
     for answer in given:
-        said = (DOES_NOT_COUNT, "–") if _fails(answer) else (answer.observed, answer.strangers)
+        said = (DOES_NOT_COUNT, "–") if fails(answer) else (answer.observed, answer.strangers)
         words = (_label(answer.question), *said)
-        table.add_row(*(Text(plain(word)) for word in words), _shown_pvalue(answer))
+        table.add_row(*(Text(plain(word)) for word in words), shown_pvalue(answer))
     parts: list[RenderableType] = [table] if given else [Text("What was asked", style="bold")]
     parts.append(_unanswered([answer for answer in comparison.answers if isinstance(answer, Unanswered)]))
     if any(answer.log10_pvalue is not None for answer in given):
@@ -173,19 +173,19 @@ def _unanswered(missing: Sequence[Unanswered]) -> RenderableType:
     return grid
 
 
-def _shown_pvalue(answer: Evidence) -> str:
+def shown_pvalue(answer: Evidence) -> str:
     """A p that convicts, or one that anybody would take for chance. What lies between reads as a suspicion."""
     if answer.log10_pvalue is None:
         return "–"
     if answer.log10_pvalue > ORDINARY:
         return pvalue_text(answer.log10_pvalue)
-    if _fails(answer) or answer.grade is None:
+    if fails(answer) or answer.grade is None:
         return "–"
     rejects = answer.adjusted_pvalue is not None and answer.adjusted_pvalue <= COUNTS[answer.grade]
     return pvalue_text(answer.log10_pvalue) if rejects else "chance"
 
 
-def _fails(answer: Evidence) -> list[str]:
+def fails(answer: Evidence) -> list[str]:
     return [assumption.text for assumption in answer.assumptions if assumption.held is False]
 
 
@@ -198,7 +198,7 @@ def _does_not_count(comparison: Comparison) -> list[str]:
     """Failed assumptions, unless a reason above has told of them."""
     told = "\n".join(_why(comparison))
     given = [answer for answer in comparison.answers if isinstance(answer, Evidence)]
-    failed = [(answer.question, text) for answer in given for text in _fails(answer) if text not in told]
+    failed = [(answer.question, text) for answer in given for text in fails(answer) if text not in told]
     return [f"{_label(question)}: this does not hold: {text}" for question, text in failed]
 
 
@@ -207,9 +207,9 @@ def _layer_map(comparison: Comparison) -> Iterable[RenderableType]:
     if not pairs or (comparison.a.layers == comparison.b.layers and all(a == b for b, a in pairs)):
         return ()
     again, in_part = _again(comparison, pairs), _in_part(comparison, pairs)
-    lines = [_run_text(run) for run in _runs([pair for pair in pairs if pair[0] not in dict(in_part)])]
-    lines += [f"{_run_text(run)} as well" for run in _runs(again)]
-    lines += [_in_part_text(run) for run in _runs(in_part)]
+    lines = [_run_text(run) for run in runs([pair for pair in pairs if pair[0] not in dict(in_part)])]
+    lines += [f"{_run_text(run)} as well" for run in runs(again)]
+    lines += [_in_part_text(run) for run in runs(in_part)]
     lines += _left_over([*pairs, *again, *in_part], comparison.a.layers)
     rest = len(lines) - SHOWN_RUNS
     return _bullets("How the layers match", [*lines[:SHOWN_RUNS], *_more(rest)])
@@ -243,14 +243,14 @@ def _left_over(pairs: Sequence[Pair], layers: int | None) -> list[str]:
     missing: list[Pair] = [(str(i), None) for i in range(layers or 0) if str(i) not in met]
     if not all(name.isdecimal() for name in met):
         return []
-    return [f"{_layers(run[0][0], run[-1][0])} of A match{_ending(run)} none of B" for run in _runs(missing)]
+    return [f"{_layers(run[0][0], run[-1][0])} of A match{_ending(run)} none of B" for run in runs(missing)]
 
 
 def _more(rest: int) -> list[str]:
     return [f"… and {rest} more (--json has all)"] if rest > 0 else []
 
 
-def _runs(pairs: Sequence[Pair]) -> list[Run]:
+def runs(pairs: Sequence[Pair]) -> list[Run]:
     """Stretches in which both numbers rise by one, or all are without partner."""
     runs: list[Run] = []
     for pair in pairs:
@@ -313,9 +313,10 @@ def _bullets(title: str, lines: Sequence[str]) -> Iterable[RenderableType]:
 
 def _cost(comparison: Comparison) -> RenderableType:
     cost = comparison.cost
+    asked = "request" if cost.requests == 1 else "requests"
     line = (
         f"read {size(cost.bytes_a)} of A ({size(cost.tensor_bytes_a)} of it tensors), {size(cost.bytes_b)} of B "
-        f"({size(cost.tensor_bytes_b)}); {cost.requests:,} requests; {cost.seconds:.1f} s; "
+        f"({size(cost.tensor_bytes_b)}); {cost.requests:,} {asked}; {cost.seconds:.1f} s; "
         f"{comparison.budget}, seed {comparison.seed}, policy {plain(comparison.policy)}"
     )
     return Padding(Text(line, style="dim"), (1, 0, 1, 0))

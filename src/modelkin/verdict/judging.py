@@ -218,7 +218,6 @@ def _related(found: Tally, sentence: str, kinds: tuple[Kind, ...]) -> Verdict:
     if seen and log10 is None and found.byte_equal is None:
         grade, log10 = "B", log10_adjusted(seen[0])
     bytes_too = (found.byte_equal,) if found.byte_equal is not None else ()
-    more = (words.SIMILAR_KIND,) if "depth-prune" in kinds else ()
     return Verdict(
         outcome="related",
         grade=grade,
@@ -228,7 +227,7 @@ def _related(found: Tally, sentence: str, kinds: tuple[Kind, ...]) -> Verdict:
         layer_map=layer_map(found.rejecting),
         sentence=sentence,
         reasons=(*words.found_reasons((*found.rejecting, *bytes_too, *seen)), *words.tainted_reasons(found.tainted)),
-        limits=(*words.LIMITS, *more),
+        limits=(*words.LIMITS, *words.limits_of(kinds)),
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from modelkin.records import Direction, Kind, KindShare, Relation, Verdict
+from modelkin.records.relation import KindFound
 from modelkin.verdict import words
 from modelkin.verdict.policy import GAINS, Tally
 
@@ -23,17 +24,22 @@ def told(verdict: Verdict, found: Tally, undone: Sequence[str], relation: Relati
     known = {share.kind for share in first}
     left_out = known | _ruled_out(known, found)
     more = tuple(KindShare(each.kind, each.probability) for each in relation.kinds if each.kind not in left_out)
-    direction = _direction(verdict, known, relation)
+    kinds = (*first, *more) or (KindShare("undetermined", None),)
+    direction = _direction(verdict, kinds, relation)
+    is_told = direction in ("a->b", "b->a")
     cannot = (limit for limit in verdict.limits if direction == "unknown" or limit != words.LIMITS[0])
+    named = words.limits_of([each.kind for each in more])
+    forged = (words.CAN_BE_FORGED,) if is_told else ()
     return msgspec.structs.replace(
         verdict,
-        kinds=(*first, *more) or (KindShare("undetermined", None),),
+        kinds=kinds,
         direction=direction,
-        direction_probability=relation.direction_probability if direction == relation.direction != "unknown" else None,
-        shared=relation.shared,
+        direction_probability=relation.direction_probability if is_told else None,
+        # That two began alike leaves parameters alike, and none of them was inherited.
+        shared=None if _began_alike(kinds) else relation.shared,
         layer_map=verdict.layer_map or relation.layer_map,
         sentence=_sentence(verdict, found, undone, direction),
-        limits=(*cannot, *((words.CAN_BE_FORGED,) if direction in ("a->b", "b->a") else ()), *relation.limits),
+        limits=tuple(dict.fromkeys((*cannot, *named, *forged, *relation.limits))),
     )
 
 
@@ -47,11 +53,17 @@ def _ruled_out(first: Collection[Kind], found: Tally) -> set[Kind]:
     return ruled_out
 
 
-def _direction(verdict: Verdict, first: Collection[Kind], relation: Relation) -> Direction:
+def _began_alike(kinds: Sequence[KindShare | KindFound]) -> bool:
+    return any(each.kind == "shared-init" for each in kinds)
+
+
+def _direction(verdict: Verdict, kinds: Sequence[KindShare], relation: Relation) -> Direction:
     """Where a common random start is not ruled out, an order of two would be one too many."""
-    if "shared-init" in first:
-        return "neither" if any(each.kind == "shared-init" for each in relation.kinds) else "unknown"
-    return "unknown" if verdict.sentence == words.RELATED_OR_START else relation.direction
+    if _began_alike(verdict.kinds) and _began_alike(relation.kinds):
+        return "neither"
+    if _began_alike(kinds) or verdict.sentence == words.RELATED_OR_START:
+        return "unknown"
+    return relation.direction
 
 
 def _sentence(verdict: Verdict, found: Tally, undone: Sequence[str], direction: Direction) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from modelkin.records import Direction, Evidence
+from modelkin.records import Direction, Evidence, Kind
 from modelkin.verdict.policy import COVERAGE, EMBEDDINGS, EVERY_NEURON, GAINS, GAUGE, LAYER_MAP, UNMASKED, Tally
 
 NAMES = {
@@ -31,8 +31,8 @@ SETS = {
 SIGNS = {"norm gains": "norm gains put in order of size", "token angles": "angles between token embeddings"}
 IDENTICAL = "The two models are identical: every tensor of one is byte for byte in the other."
 WHOSE: dict[Direction, str] = {
-    "a->b": "B continues from the weights of A, or of a model very near to A",
-    "b->a": "A continues from the weights of B, or of a model very near to B",
+    "a->b": "B continues from the weights of A, or of a model very near to A, unless the order was made to look so",
+    "b->a": "A continues from the weights of B, or of a model very near to B, unless the order was made to look so",
     "neither": "both continue from the weights of a third, and neither from the other",
     "unknown": (
         "one continues from the weights of the other, or both continue from those of a third, and which of these it is "
@@ -99,6 +99,10 @@ CAN_BE_FORGED = (
     "The order rests on what one of them lost; who adds digits or rows to a copy on purpose can turn it round."
 )
 SIMILAR_KIND = "Layers left out of one model and new layers added to the other look alike from here."
+GOOD_FAITH = (
+    "`obfuscated` says that weights were rearranged, not why: some quantisers rotate them in good faith (QuaRot "
+    "and SpinQuant, for example)."
+)
 
 
 def related(direction: Direction = "unknown") -> str:
@@ -115,6 +119,12 @@ def turned(found: Tally, undone: Sequence[str], direction: Direction = "unknown"
         f"The two models are related, and the weights of one are rearranged ({joined(list(undone))}): with that undone"
         f"{count} {WHOSE[direction]}."
     )
+
+
+def limits_of(kinds: Collection[Kind]) -> tuple[str, ...]:
+    """What the names of these kinds could be taken for and do not say."""
+    told: dict[Kind, str] = {"depth-prune": SIMILAR_KIND, "obfuscated": GOOD_FAITH}
+    return tuple(text for kind, text in told.items() if kind in kinds)
 
 
 def joined(words: Sequence[str]) -> str:

@@ -127,6 +127,22 @@ def test_experts_cut_from_one_mlp_are_no_disguise() -> None:
     assert said(dense, permute_hidden(b, rng)) == ("hidden axes renumbered",)
 
 
+def test_experts_that_are_copies_of_one_mlp_have_no_numbers_to_lose() -> None:
+    """Siblings made of one model, with routers of their own: every expert is recognised in every other."""
+
+    def upcycled(seed: int) -> dict[str, np.ndarray]:
+        made = drawn(seed, experts=4) | {name: array for name, array in dense.items() if ".mlp." not in name}
+        for name in [name for name in made if ".experts." in name]:
+            layer, part = name.split(".")[2], name.split(".")[-2]
+            made[name] = dense[f"model.layers.{layer}.mlp.{part}.weight"]
+        return noisy(made, 0.05)
+
+    dense = drawn(1)
+    a, b = upcycled(2), upcycled(3)
+    assert said(a, b) == ()
+    assert said(a, permute_experts(a, np.random.default_rng(3))) == ("experts renumbered",)
+
+
 def test_nothing_is_said_of_strangers() -> None:
     assert said(drawn(1), drawn(2)) == ()
 

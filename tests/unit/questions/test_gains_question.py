@@ -98,6 +98,15 @@ def test_other_widths_cannot_be_asked(tmp_path: Path) -> None:
         GAINS.cuts(Pair(bundled("dune"), built(tmp_path, llama_tensors()), 0, "quick"))
 
 
+def test_too_few_axes_are_counted_without_a_noun_beside_the_number(tmp_path: Path) -> None:
+    def nearly_flat(gains: np.ndarray) -> np.ndarray:
+        return np.where(np.arange(len(gains)) < 2, gains, 1).astype(gains.dtype)
+
+    few = built(tmp_path / "a", with_gains(0, nearly_flat))
+    with pytest.raises(CannotAsk, match=r"^too few hidden axes can be told apart by their gains: \d$"):
+        ask(GAINS, few, built(tmp_path / "b", with_gains(1, nearly_flat)))
+
+
 def test_folded_gains_are_named(tmp_path: Path) -> None:
     flat = built(tmp_path / "a", with_gains(0, np.ones_like))
     other = built(tmp_path / "b", llama_tensors(1))

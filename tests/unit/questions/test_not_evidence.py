@@ -35,6 +35,14 @@ def test_strangers_have_the_cosine_that_their_means_give() -> None:
     assert all(entry.why.endswith(".") for entry in entries)
 
 
+def test_one_vector_is_not_called_many() -> None:
+    tensors = {
+        name: array for name, array in llama_tensors(0).items() if "norm" not in name or name == "model.norm.weight"
+    }
+    side = gains_of(tensors)
+    assert named(not_evidence(side, side, {}, {}), "raw cosine").measure.endswith("mean of 1 vector")
+
+
 def test_one_model_twice() -> None:
     side = gains_of(llama_tensors(0))
     entries = not_evidence(side, side, CONFIG, CONFIG, {"jaccard": 1.0})

@@ -75,13 +75,26 @@ def _gain(rng: np.random.Generator) -> Floats:
 
 
 def moved(model: Plain, size: float, seed: int) -> Plain:
-    """Every tensor moved by noise of `size` times its own spread: what training does, without its reasons."""
+    """Every tensor moved by noise of `size` times its own spread."""
     rng = np.random.default_rng(seed)
     return Plain(
         {slot: bf16(x + size * x.std() * rng.normal(size=x.shape)) for slot, x in model.slots.items()},
         model.form,
         model.facts,
     )
+
+
+def trained(model: Plain, size: float, seed: int) -> Plain:
+    """The same with half of the squares of every matrix's change in one direction, as what is learnt has some."""
+    rng = np.random.default_rng(seed)
+
+    def step(x: Floats) -> Any:
+        noise = rng.normal(size=x.shape)
+        if x.ndim < 2:
+            return noise
+        return (noise + np.outer(rng.normal(size=x.shape[0]), rng.normal(size=x.shape[1]))) / np.sqrt(2)
+
+    return Plain({slot: bf16(x + size * x.std() * step(x)) for slot, x in model.slots.items()}, model.form, model.facts)
 
 
 def mixed(models: list[Plain], weights: list[float]) -> Plain:

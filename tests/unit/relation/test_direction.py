@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from plain_models import Plain, bf16, moved, plain
 
-from modelkin.records.relation import AxesFacts, Merge, TensorFact, TokenFacts, Triplet
+from modelkin.records.relation import AxesFacts, Lattice, Merge, TensorFact, TokenFacts, Triplet
 from modelkin.relation.depth import Depth
 from modelkin.relation.direction import Clues, judged
 from modelkin.relation.learned import DEGREE, DIRECTION, direction_features, fitted
@@ -39,6 +39,51 @@ PRUNED = BASE.changed(**dict.fromkeys(("q", "o", "gate", "up", "down"), emptied)
 def test_the_emptied_one_is_the_child_in_either_order() -> None:
     assert judged(Clues(facts(BASE, PRUNED)), (), {}).direction == "a->b"
     assert judged(Clues(facts(PRUNED, BASE)), (), {}).direction == "b->a"
+
+
+def test_siblings_of_which_one_was_emptied_further_have_no_order() -> None:
+    def less(x: Any, _: Any) -> Any:
+        return np.where(np.abs(x) < np.quantile(np.abs(x), 0.2), 0, x)
+
+    some = BASE.changed(**dict.fromkeys(("q", "o", "gate", "up", "down"), less))
+    for pair in ((some, PRUNED), (PRUNED, some)):
+        judgement = judged(Clues(facts(*pair)), (), {})
+        assert (judgement.direction, judgement.probability) == ("unknown", None)
+        assert "both were emptied from a third" in judgement.reasons[0]
+
+
+@pytest.mark.parametrize(
+    "clue",
+    [
+        {"depth": Depth("depth-prune", "a", "fewer, or put in", tells_order=False)},
+        {"depth": Depth("depth-prune", "b", "fewer, or put in", tells_order=False)},
+        {"narrow": "a"},
+        {"tokens": TokenFacts(tokens_a=64, tokens_b=80, shared=64, moved_ids=0, only_a=0, only_b=16, near_mean_b=1.0)},
+    ],
+)
+def test_a_loss_beside_another_shape_may_be_a_siblings(clue: dict[str, Any]) -> None:
+    """One was emptied, the other was cut: both may be made from a third that had all."""
+    judgement = judged(Clues(facts(BASE, PRUNED), **clue), (), {})
+    assert judgement.direction == "unknown"
+    assert "both may come from a third" in judgement.reasons[-1]
+
+
+@pytest.mark.parametrize(
+    ("levels", "nearest", "order"), [(16, 0.996, "a->b"), (16, 0.985, "unknown"), (255, 0.97, "a->b")]
+)
+def test_on_a_coarse_grid_only_the_source_finds_its_nearest_values(levels: int, nearest: float, order: str) -> None:
+    grid = Lattice("int4", "32", levels)
+    rounded = [
+        msgspec.structs.replace(fact, lattice_b=grid, nearest=nearest) for fact in facts(BASE, moved(BASE, 0.1, 1))
+    ]
+    assert judged(Clues(rounded), (), {}).direction == order
+
+
+def test_a_fit_is_never_shown_as_certain() -> None:
+    judgement = judged(Clues(facts(BASE, moved(BASE, 1.5, 4))), (), {})
+    assert (judgement.probability or 0) > 0.995
+    assert "probability over 0.99 (" in judgement.reasons[0]
+    assert "1.00" not in judgement.reasons[0]
 
 
 def test_counted_losses_carry_no_probability() -> None:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from plain_models import Plain, bf16, mixed, moved, plain
 
-from modelkin.relation.marks import atoms
+from modelkin.relation.marks import nearest_atoms
 from modelkin.relation.merges import unmixed
+from modelkin.relation.triplets import judged
 
 BASE = plain(0)
 ONE, TWO, FAR = moved(BASE, 0.2, 1), moved(BASE, 0.3, 2), moved(BASE, 0.8, 3)
@@ -88,9 +89,54 @@ def test_a_parent_that_is_not_given_is_missed() -> None:
     found = unmixed(("merged", merged), [("one", ONE), ("two", TWO), ("base", BASE)])
     assert found is not None
     assert found.missing_parent
+    assert set(found.sources) <= {"one", "two"}
     whole = unmixed(("merged", merged), [("one", ONE), ("two", TWO), ("base", BASE), ("third", third)])
     assert whole is not None
     assert not whole.missing_parent
+
+
+def test_a_stranger_that_was_mixed_in_and_is_not_given_is_missed() -> None:
+    found = unmixed(("merged", mixed([BASE, plain(98)], [0.7, 0.3])), [("base", BASE), ("another", plain(99))])
+    assert found is not None
+    assert (found.sources, found.missing_parent, found.method) == (("base",), True, "unknown")
+    assert found.weights == pytest.approx([0.7], abs=0.01)
+
+
+def test_a_model_given_twice_or_the_product_itself_changes_nothing() -> None:
+    merged = mixed([ONE, TWO], [0.6, 0.4])
+    again = [("one", ONE), ("two", TWO), ("copy", Plain(dict(ONE.slots))), ("itself", Plain(dict(merged.slots)))]
+    found = unmixed(("merged", merged), again)
+    assert found is not None
+    assert found.sources == ("one", "two")
+    assert found.weights == pytest.approx([0.6, 0.4], abs=0.01)
+
+
+@pytest.mark.parametrize("size", [0.02, 0.05, 0.1])
+def test_a_circle_is_told_from_a_line_or_both_are_said(size: float) -> None:
+    """Twice the angle, four times the bend: it is seen in sums where it cannot be in single values."""
+    two = moved(BASE, size, 70)
+    ways = {}
+    for name, made in (("circle", slerp(BASE, two, 0.4)), ("line", mixed([BASE, two], [0.6, 0.4]))):
+        found = unmixed(("merged", made), [("base", BASE), ("two", two)])
+        assert found is not None
+        assert found.weights == pytest.approx([0.6, 0.4], abs=0.02)
+        ways[name] = (found.method, found.same_as)
+    told = {"circle": ("slerp", ()), "line": ("linear", ())}
+    assert ways == (dict.fromkeys(told, ("linear", ("slerp",))) if size < 0.08 else told)
+
+
+@pytest.mark.parametrize("count", [3, 6, 12])
+def test_a_parent_is_no_mixture_of_its_children(count: int) -> None:
+    """The mean of many children lies near their parent."""
+    children = [(str(i), moved(BASE, 0.2, 80 + i)) for i in range(count)]
+    assert unmixed(("parent", BASE), children) is None
+
+
+@pytest.mark.parametrize("size", [0.003, 0.005, 0.01])
+def test_a_model_is_no_mixture_of_copies_that_got_noise(size: float) -> None:
+    """Their mean comes near to it, to what looks like rounding; but they lie in no opposed directions."""
+    copies = [(f"copy {seed}", moved(BASE, size, seed)) for seed in (4, 5, 6)]
+    assert unmixed(("base", BASE), copies) is None
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -111,5 +157,17 @@ def test_atoms_of_unrelated_changes_explain_little() -> None:
     rng = np.random.default_rng(11)
     step, changes = rng.normal(size=2000), rng.normal(size=(2, 2000))
     choices = [np.array(pair) for pair in ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0))]
-    assert atoms(step, changes, choices) < 0.6
-    assert atoms(changes[0] * (step > 0), changes, choices) == pytest.approx(1)
+    nearest, left = nearest_atoms(step, changes, choices)
+    every = np.array([(step - choice @ changes) ** 2 for choice in choices])
+    assert left == pytest.approx(every.min(axis=0).sum())
+    assert (nearest == every.argmin(axis=0)).all()
+    assert left > 0.4 * np.sum(step**2)
+    assert nearest_atoms(changes[0] * (step > 0), changes, choices)[1] == 0
+
+
+def test_children_who_learn_alike_do_not_make_their_parent_a_sibling() -> None:
+    """Corners of a parent and two children whose changes agree by a quarter; then of three equal legs."""
+    rng = np.random.default_rng(5)
+    alike = np.tile([1.0, 1.0, 1.5], (20, 1)) * rng.uniform(0.8, 1.2, (20, 1))
+    assert judged("third", alike, rng).shape != "star"
+    assert judged("third", np.ones((20, 3)), rng).shape == "star"

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from plain_models import LAYERS, Plain, bf16, moved, plain
+from plain_models import LAYERS, Plain, bf16, moved, plain, trained
 
 from modelkin.records import Role, Slot
 from modelkin.records.relation import Relation
@@ -47,14 +47,14 @@ def test_the_same_values_in_another_format() -> None:
 
 
 def test_small_and_large_changes_are_told_by_degree() -> None:
-    small, large = relate(BASE, moved(BASE, 0.005, 1)), relate(BASE, moved(BASE, 0.9, 2))
+    small, large = relate(BASE, trained(BASE, 0.005, 1)), relate(BASE, trained(BASE, 0.9, 2))
     assert kinds(small)[0] == "fine-tune"
     assert kinds(large)[0] == "continued-pretraining"
     assert all((kind.probability or 0) >= 0.2 for found in (small, large) for kind in found.kinds)
 
 
 def test_in_between_both_are_named_and_their_odds_are_complete() -> None:
-    found = relate(BASE, moved(BASE, 0.1, 1))
+    found = relate(BASE, trained(BASE, 0.1, 1))
     assert set(kinds(found)) == {"fine-tune", "continued-pretraining"}
     assert sum(kind.probability or 0 for kind in found.kinds) == pytest.approx(1)
 
@@ -82,7 +82,45 @@ def test_of_a_rearranged_copy_what_storing_changed_is_no_training() -> None:
     copy = Plain(slots, BASE.form, BASE.facts)
     words = ("hidden axes are a rotation of A's",)
     assert kinds(relate(BASE, copy, Inquiry(disguises=words))) == ["obfuscated"]
-    assert kinds(relate(BASE, moved(copy, 0.05, 1), Inquiry(disguises=words)))[:2] == ["obfuscated", "fine-tune"]
+    assert kinds(relate(BASE, trained(copy, 0.05, 1), Inquiry(disguises=words)))[:2] == ["obfuscated", "fine-tune"]
+
+
+@pytest.mark.parametrize("size", [0.01, 0.1])
+def test_noise_is_no_training(size: float) -> None:
+    found = relate(BASE, moved(BASE, size, 3))
+    assert kinds(found) == ["re-encoded"]
+    assert "in no direction" in found.kinds[0].why
+    assert found.direction_reasons == ("nothing was lost, and nothing was changed that would tell an order",)
+
+
+def test_numbers_that_a_model_may_choose_freely_were_not_trained() -> None:
+    """Gains moved into what reads behind them, neurons scaled: other numbers, and nothing that was learnt."""
+    rng = np.random.default_rng(5)
+    gains, factors = rng.uniform(0.3, 3, 48), rng.uniform(0.3, 3, 64)
+    free = BASE.changed(
+        q=lambda x, _: x / gains,
+        gate=lambda x, _: x / gains,
+        up=lambda x, _: x / gains * factors[:, None],
+        down=lambda x, _: x / factors,
+        input_norm=lambda x, _: x * gains,
+        post_norm=lambda x, _: x * gains,
+    )
+    found = relate(BASE, free)
+    assert kinds(found) == ["re-encoded"]
+    assert "nothing that was learnt" in found.kinds[0].why
+    assert "re-encoded" not in kinds(relate(BASE, trained(free, 0.05, 1)))
+
+
+def test_layers_in_another_order_are_not_the_same_model() -> None:
+    swapped = [0, 2, 1, *range(3, LAYERS)]
+    found = relate(BASE, with_layers(BASE, swapped), Inquiry(layers=layer_map(swapped)))
+    assert kinds(found) == ["obfuscated"]
+    assert found.kinds[0].why == "layers stand in another order"
+
+
+def test_a_layer_of_which_nothing_is_known_was_not_left_out() -> None:
+    known = tuple((name, name) for name in BASE.layers if name != "2")
+    assert depth_change(BASE, BASE, known, np.random.default_rng(0)) is None
 
 
 def test_a_head_of_its_own_stands_beside_a_table_that_was_both() -> None:

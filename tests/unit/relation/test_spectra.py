@@ -7,7 +7,14 @@ import pytest
 from plain_models import bf16
 
 from modelkin.relation import spectra
-from modelkin.relation.spectra import bulk_and_outliers, difference_rank, effective_rank, leading, singular_values
+from modelkin.relation.spectra import (
+    bulk_and_outliers,
+    difference_rank,
+    effective_rank,
+    excess,
+    leading,
+    singular_values,
+)
 
 BOTH = ("BF16", "BF16")
 
@@ -44,6 +51,19 @@ def test_a_full_update_has_full_rank() -> None:
 def test_equal_matrices_have_rank_zero() -> None:
     a, rng = base(2)
     assert difference_rank(a, a, BOTH, rng)[0] == 0
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (64, 300), (700, 600)])
+def test_noise_has_no_excess_and_a_direction_has(shape: tuple[int, int]) -> None:
+    """The largest singular value of noise tends to √m + √n; one direction as strong as all the noise adds √(mn)."""
+    rng = np.random.default_rng(11)
+    rows, columns = np.exp(rng.normal(0, 0.5, shape[0]))[:, None], np.exp(rng.normal(0, 0.5, shape[1]))
+    for _ in range(8):
+        noise = rows * rng.normal(size=shape) * columns
+        direction = rows * np.outer(rng.normal(size=shape[0]), rng.normal(size=shape[1])) * columns
+        assert 0.85 < excess(noise.astype(np.float32), rng) < 1.02
+        assert excess((noise + 0.5 * direction).astype(np.float32), rng) > 1.2
+    assert excess(np.zeros(shape, dtype=np.float32), rng) == 0
 
 
 def test_leading_values_of_a_large_matrix_are_those_of_an_exact_decomposition(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,12 @@ def test_the_sum_is_held_against_its_exact_law() -> None:
     assert result.exact
 
 
+def test_one_layer_is_not_called_many() -> None:
+    text = total_fixed_points([3], [64]).null.text
+    assert "64 numbers, hidden and given back in one layer, one finds itself" in text
+    assert "in 2 layers apart, one a layer finds itself" in total_fixed_points([3, 1], [64, 64]).null.text
+
+
 def test_all_three_are_super_uniform_between_strangers() -> None:
     rng = np.random.default_rng(1)
     results = [drawn(rng, 6, 16) for _ in range(1500)]

@@ -56,7 +56,7 @@ def surface(survey: Survey) -> Iterator[Picture]:
         models = distinct(table, "model")
         across, down = shape_for(len(models))
         figure, panels = page(
-            across, down, Room(left=0.015, below=0.03, across=0.14, down=0.12), subplot_kw={"projection": "3d"}
+            across, down, Room(left=0.015, below=0.03, across=0.14, down=0.3), subplot_kw={"projection": "3d"}
         )
         norm = norm_along(numbers(table, "value"))
         drawn = None

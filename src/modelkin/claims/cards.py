@@ -1,21 +1,22 @@
-"""What a model says of its own origin, and whether the evidence bears it out.
+"""What a model says of its own origin.
 
 The card's front matter, `adapter_config.json` and the config may each name a base. They are read as claims: nothing in
-them counts as evidence, and nothing in them runs. What cannot be read safely gives no claim, and a note that says why.
+them counts as evidence, and nothing in them runs. What cannot be read safely, or names no model, gives no claim and a
+note that says why.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
-import msgspec
 import yaml
 
 from modelkin.checkpoint import Checkpoint
 from modelkin.errors import ModelkinError
-from modelkin.records import Claims, Direction, Extent, KindShare, Outcome, Side, Standing, WeighedClaim
+from modelkin.records import Claims, Extent
+from modelkin.sources.address import LOOKS_LIKE_PATH
 from modelkin.sources.protocol import Source
 from modelkin.vocabulary.json_text import NotJson, decoded
 
@@ -32,22 +33,9 @@ ADDRESS = re.compile(r"^(hf://|https?://(www\.)?(huggingface\.co|hf\.co)/)")
 # Either makes texts, lists and mappings, and nothing else, whatever tags say; the first is faster where it was built.
 PLAIN_YAML = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
-Descent = Literal["from it", "to it", "neither", "unknown"]
-
 
 class NoClaim(ValueError):
     """Why a file gives no claim, as the end of a sentence that begins with its name."""
-
-
-class Judged(msgspec.Struct, frozen=True):
-    """What was found of the claiming model and one other: whether it descends from it, or the other from the claimant.
-
-    No outcome: nothing could be compared.
-    """
-
-    outcome: Outcome | None
-    descent: Descent = "unknown"
-    kinds: tuple[str, ...] = ()
 
 
 def read_claims(checkpoint: Checkpoint) -> Claims:
@@ -63,6 +51,8 @@ def read_claims(checkpoint: Checkpoint) -> Claims:
             continue
         for name in fields.pop("base_model", ()):
             said.setdefault(name, []).append(file)
+        if left_out := fields.pop("left_out", 0):
+            notes.append(f"{file} {_left_out(left_out)}")
         told |= fields
     return Claims(
         read=True,
@@ -80,7 +70,7 @@ def _fields(checkpoint: Checkpoint, file: str) -> dict[str, Any]:
     if file not in checkpoint.source.files():
         return {}
     body = _start(checkpoint.source, file)
-    return front_matter(body) if file == CARD else {"base_model": _adapter_base(body)}
+    return front_matter(body) if file == CARD else _adapter_base(body)
 
 
 def _start(source: Source, file: str) -> bytes:
@@ -102,7 +92,7 @@ def front_matter(body: bytes) -> dict[str, Any]:
         raise NoClaim("has front matter that is not UTF-8")
     fields = _mapping(found[1])
     return {
-        "base_model": list(_names(fields.get("base_model"))),
+        **_bases(fields.get("base_model")),
         "relation": _word(fields.get("base_model_relation")),
         "license": _word(fields.get("license_name")) or _word(fields.get("license")),
     }
@@ -130,11 +120,22 @@ def _refuse_traps(text: str) -> None:
             raise NoClaim(f"has front matter nested deeper than {DEEPEST} levels")
 
 
-def _names(value: Any) -> Iterator[str]:
-    """One name or a list of them. What is not a plausible name of a model is left out."""
-    for name in (value if isinstance(value, list) else [value])[:MOST_NAMES]:
-        if isinstance(name, str) and (plain := ADDRESS.sub("", name.strip())) and _is_plain(plain):
-            yield plain
+def _bases(value: Any) -> dict[str, Any]:
+    """One name or a list of them, and how many are left out, as no model is called like that."""
+    said = [name for name in (value if isinstance(value, list) else [value]) if name not in (None, "")]
+    names = [plain for name in said[:MOST_NAMES] if (plain := _name(name)) is not None]
+    return {"base_model": names, **({"left_out": len(said) - len(names)} if len(said) > len(names) else {})}
+
+
+def _name(value: Any) -> str | None:
+    plain = ADDRESS.sub("", value.strip()) if isinstance(value, str) else ""
+    return plain if plain and _is_plain(plain) else None
+
+
+def _left_out(count: int) -> str:
+    if count == 1:
+        return "names a base in a form that no name of a model has, and that is left out"
+    return f"names {count} bases in a form that no name of a model has, or too many, and these are left out"
 
 
 def _word(value: Any) -> str | None:
@@ -147,60 +148,24 @@ def _is_plain(text: str) -> bool:
     return len(text) <= LONGEST and text.isprintable()
 
 
-def _adapter_base(body: bytes) -> list[str]:
+def _adapter_base(body: bytes) -> dict[str, Any]:
     try:
         config = decoded(body, dict)
     except NotJson as error:
         raise NoClaim(str(error)) from error
-    return list(_names(config.get("base_model_name_or_path")))
+    return _bases(config.get("base_model_name_or_path"))
 
 
 def _loaded_from(checkpoint: Checkpoint) -> list[str]:
     """`_name_or_path`: what the weights were loaded from before they were saved. A folder names no model, and a model
     that names itself claims nothing."""
-    named = next(_names(checkpoint.config.get("_name_or_path")), "")
+    named = _name(checkpoint.config.get("_name_or_path")) or ""
     return [named] if HUB_NAME.fullmatch(named) and not same_model(named, checkpoint.id) else []
 
 
-# What the evidence says to a claim: functions of records alone.
-
-
-def weighed(claims: Claims, judged: Mapping[str, Judged]) -> Claims:
-    """The claims with what the evidence says to each. `judged`: what was found of each other model, by its id."""
-    found = []
-    for name in claims.base_model:
-        beside = next((judged[other] for other in judged if same_model(name, other)), None)
-        found.append(WeighedClaim(name, *_standing(beside)))
-    return msgspec.structs.replace(claims, findings=tuple(found))
-
-
-def seen_from(side: Side, outcome: Outcome | None, direction: Direction, kinds: Iterable[KindShare]) -> Judged:
-    """A verdict as one side of the pair sees it."""
-    names = tuple(share.kind for share in kinds)
-    if direction in ("neither", "unknown"):
-        return Judged(outcome, direction, names)
-    return Judged(outcome, "from it" if direction.endswith(side) else "to it", names)
-
-
-def _standing(found: Judged | None) -> tuple[Standing, str]:
-    """Nothing is called false unless the evidence says the opposite."""
-    if found is None:
-        return "cannot be told", "it is not among the models that were compared"
-    if found.outcome == "unrelated":
-        return "contradicted", "no relation was found where one would have been noticed"
-    if found.outcome != "related":
-        return "cannot be told", "the comparison is undecided"
-    if "shared-init" in found.kinds:
-        return "cannot be told", "the two share their first weights, which descent is not needed for"
-    if found.descent == "to it":
-        return "contradicted", "the two are related, and the descent runs the other way"
-    if found.descent == "neither":
-        return "contradicted", "the two are related, but neither descends from the other"
-    if found.kinds[:1] == ("component-reuse",):
-        return "cannot be told", "the two have parts in common; whether the whole descends is not shown"
-    if found.descent == "from it":
-        return "confirmed", "the weights descend from it"
-    return "confirmed", "the two are related as claimed, though which came first is not told"
+def is_folder(claimed: str) -> bool:
+    """Whether a base is claimed by a place on a disk."""
+    return LOOKS_LIKE_PATH.search(claimed) is not None
 
 
 def same_model(claimed: str, id: str) -> bool:

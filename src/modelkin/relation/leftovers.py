@@ -1,0 +1,149 @@
+"""Mixtures of which a part is not given, or that were changed afterwards: something is left over, and who had part?
+
+Relatives explain some of each other without any mixture, so that a part is explained says nothing. Two things say that
+numbers were mixed. Seen from a mixture its parents lie in opposed directions, which drift never makes: the angle
+between two relatives is right or less, but for what they learnt alike (cosines down to -0.31 in the zoo). And a mixture
+gives one weight to every matrix, where training moves each its own way (their weights vary by a twentieth or more).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from modelkin.records import Slot
+from modelkin.records.relation import Merge, MergeWeights
+from modelkin.relation.products import OBTUSE, Doubles, Products, most_opposed, only, single, solved
+from modelkin.relation.reading import LINEAR
+
+FEWEST_TENSORS = 12
+LEAST, MOST = 0.1, 0.95  # weights that are spoken of; nearer to one it is the same model, changed a little
+IDLE = 0.03
+OPPOSED = -0.5  # cosine that only mixing makes
+EVEN = 0.03  # spread of a weight over the matrices, beside the weight itself or what it lacks to one
+SIZES = 0.5, 2.0  # of a model that was mixed in, beside the one that is known
+SPREAD = 0.25  # of these sizes
+EVENLY = "the weight is the same in every matrix (it varies by {:.1%} of itself; training makes it vary by 5 % or more)"
+OPPOSITE = "seen from it two of the sources lie in opposed directions (cosine {:.2f}; drift alone makes it 0 or more)"
+UNKNOWN_PART = "{:.0%} of every matrix are of a model that is not among those given"
+
+
+def mixed_in_part(product: str, names: Sequence[str], by_tensor: dict[Slot, Products]) -> Merge | None:
+    """Sources of which it is evident that they were mixed, although something is left over; None where nothing is."""
+    matrices = {slot: p for slot, p in by_tensor.items() if slot.role in LINEAR and p.raw_total > 0}
+    if len(matrices) < FEWEST_TENSORS:
+        return None
+    return _several(product, names, matrices) or _diluted(product, names, matrices)
+
+
+def _several(product: str, names: Sequence[str], matrices: dict[Slot, Products]) -> Merge | None:
+    used = _not_idle(list(matrices.values()), len(names))
+    if len(used) < 2:
+        return None
+    some = {slot: only(p, used) for slot, p in matrices.items()}
+    weights = np.array([solved([p]) for p in some.values()])
+    unevenness = np.array([_unevenness(column) for column in weights.T])
+    cosine, pair = most_opposed(list(some.values()), len(used))
+    even = [i for i in range(len(used)) if unevenness[i] <= EVEN]
+    if cosine > OBTUSE or (cosine > OPPOSED and not even):
+        return None
+    told = _but_the_middle(list(some.values()), even or list(pair), len(used))
+    marks = [OPPOSITE.format(cosine)] if cosine <= OPPOSED else []
+    marks += [EVENLY.format(unevenness[even].max())] if even else []
+    overall = solved(list(some.values()))
+    left = sum(p.left_over(overall[1:]) for p in some.values())
+    nearest = min(single(list(some.values()), i, len(used)) for i in range(len(used)))
+    return Merge(
+        merged=product,
+        sources=tuple(names[used[i]] for i in told),
+        method="unknown",
+        weights=tuple(float(overall[i]) for i in told),
+        layers=_by_layer(some, weights[:, told]),
+        gain=1 - left / nearest,
+        unexplained=left / nearest,
+        missing_parent=True,
+        marks=tuple(marks),
+    )
+
+
+def _but_the_middle(products: Sequence[Products], found: list[int], count: int) -> list[int]:
+    """All but the source that lies nearest to the others: weights sum to one, so it takes the share of what is missing.
+
+    It may be the origin that all have in common, or any model near to that, and have no part. Of two the later one.
+    """
+    if len(found) < 2:
+        return found
+    squares = np.zeros((count, count))
+    for p in products:
+        steps = np.pad(p.steps, ((1, 0), (1, 0)))
+        squares += (np.diag(steps)[:, None] + np.diag(steps)[None, :] - 2 * steps) / p.raw_total
+    away = squares.sum(axis=1)
+    middle = min(found, key=lambda i: (round(float(away[i] / away.max()), 9), -i))
+    return [i for i in found if i != middle]
+
+
+def _not_idle(products: Sequence[Products], count: int) -> list[int]:
+    used = list(range(count))
+    while len(used) > 1:
+        weights = np.abs(solved([only(p, used) for p in products]))
+        if weights.min() >= IDLE:
+            break
+        used.pop(int(np.argmin(weights)))
+    return used
+
+
+def _unevenness(weights: Doubles) -> float:
+    """How much a weight varies from matrix to matrix, by quartiles, beside how far it is from none and from all."""
+    low, middle, high = np.quantile(weights, [0.25, 0.5, 0.75])
+    return float((high - low) / 1.35 / min(middle, 1 - middle)) if LEAST <= middle <= MOST else np.inf
+
+
+def _by_layer(products: dict[Slot, Products], weights: Doubles) -> tuple[MergeWeights, ...]:
+    rows: dict[str, list[int]] = {}
+    for row, slot in enumerate(products):
+        rows.setdefault(slot.layer_name, []).append(row)
+    every = list(products.values())
+    lines = []
+    for name, here in rows.items():
+        some = [every[row] for row in here]
+        own = solved(some)
+        nearest = min(single(some, i, len(own)) for i in range(len(own)))
+        left = sum(p.left_over(own[1:]) for p in some)
+        lines.append(
+            MergeWeights(name, tuple(map(float, np.mean(weights[here], axis=0))), left / nearest if nearest else 0.0)
+        )
+    return tuple(lines)
+
+
+def _diluted(product: str, names: Sequence[str], matrices: dict[Slot, Products]) -> Merge | None:
+    """One source in the same share everywhere, and beside it something of a model's size that none of them explains.
+
+    A mean with a stranger: every matrix shrinks by one factor, and the rest is as large as the share that it lacks.
+    """
+    products = list(matrices.values())
+    slopes = np.array([p.raw_y / np.maximum(np.diag(p.raw), 1e-300) for p in products])
+    source = int(np.argmax(np.median(slopes, axis=0)))
+    here = slopes[:, source]
+    if _unevenness(here) > EVEN or float(np.median(here)) > MOST:
+        return None
+    known = np.array([p.raw[source, source] for p in products])
+    rest = np.array([p.raw_total for p in products]) - here**2 * known
+    sizes = np.sqrt(np.maximum(rest, 0) / known) / (1 - here)
+    low, middle, high = np.quantile(np.log(np.maximum(sizes, 1e-9)), [0.25, 0.5, 0.75])
+    if not np.log(SIZES[0]) <= middle <= np.log(SIZES[1]) or high - low > SPREAD:
+        return None
+    weight = float(np.median(here))
+    count = len(names)
+    distance = single(products, source, count)
+    return Merge(
+        merged=product,
+        sources=(names[source],),
+        method="unknown",
+        weights=(weight,),
+        layers=(),
+        gain=1 - float(rest.sum()) / distance,
+        unexplained=float(rest.sum()) / distance,
+        missing_parent=True,
+        marks=(EVENLY.format(_unevenness(here)), UNKNOWN_PART.format(1 - weight)),
+    )
