@@ -14,6 +14,7 @@ from rich.text import Text
 from modelkin.records import Comparison, Evidence, Json, NotEvidence, Party, Unanswered
 from modelkin.report.comparison_beside import beside_tables, claims_lines
 from modelkin.report.comparison_relation import TITLE, alignment_lines, drawing, kinds_text, relation_lines
+from modelkin.report.extrapolation import rests_on_extrapolation
 from modelkin.report.text import plain, size
 
 STYLES = {"related": "bold cyan", "unrelated": "bold green", "undecided": "bold yellow"}
@@ -98,7 +99,8 @@ def _verdict(comparison: Comparison) -> RenderableType:
         sure = "" if verdict.direction_probability is None else f" ({verdict.direction_probability:.2f})"
         facts = [f"kind: {kinds_text(verdict.kinds)}", f"direction: {verdict.direction}{sure}"]
         if verdict.log10_pvalue is not None:
-            facts.append(f"p ≤ {pvalue_text(verdict.log10_pvalue)} (grade {verdict.grade})")
+            beyond = ", extrapolated" if rests_on_extrapolation(comparison) else ""
+            facts.append(f"p ≤ {pvalue_text(verdict.log10_pvalue)} (grade {verdict.grade}{beyond})")
         parts.append(Text(" · ".join(facts), style="bold"))
     return Padding(Group(*parts), (1, 0, 0, 0))
 

@@ -10,11 +10,11 @@ from uuid import NAMESPACE_URL, uuid5
 from modelkin.records import Answer, Comparison, Evidence, Kind, Party, Unanswered
 from modelkin.records.comparison import seal
 from modelkin.report.comparison_text import COUNTS
+from modelkin.report.extrapolation import is_extrapolated
 
 # A part that was taken over, a common random start and a common ancestor are no descent of one model from the other.
 NO_DESCENT: frozenset[Kind] = frozenset(("component-reuse", "shared-init", "shared-ancestor"))
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
-EXTRAPOLATED = "extrapolated:"  # how such an answer says it, among what it takes for granted
 HUB_PAGE = re.compile(r"https?://[\w.-]+(:\d{1,5})?(/[\w.-]+)+/tree/[\w.%-]+", re.ASCII)
 DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])T([01]\d|2[0-3])(:[0-5]\d){2}Z", re.ASCII)
 
@@ -82,17 +82,6 @@ def rests_on(comparison: Comparison, answer: Evidence) -> bool:
     if comparison.verdict.outcome != "related" or answer.adjusted_pvalue is None:
         return True
     return answer.adjusted_pvalue <= COUNTS[answer.grade]
-
-
-def is_extrapolated(answer: Evidence) -> bool:
-    """Held against the law that unrelated models suggest, for none of them are of its size and class."""
-    return answer.grade == "B" and any(assumption.text.startswith(EXTRAPOLATED) for assumption in answer.assumptions)
-
-
-def rests_on_extrapolation(comparison: Comparison) -> bool:
-    """Whether the strength of the verdict is that of such an answer."""
-    given = [answer for answer in comparison.answers if isinstance(answer, Evidence)]
-    return comparison.verdict.grade == "B" and any(is_extrapolated(answer) for answer in given)
 
 
 def in_words(answer: Answer) -> str:

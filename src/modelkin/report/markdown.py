@@ -17,16 +17,18 @@ from modelkin.report.comparison_text import (
     LABELS,
     NOT_EVIDENCE,
     P_NOTE,
-    _fails,
-    _shown_pvalue,
+    fails,
     pvalue_text,
     shortened,
+    shown_pvalue,
 )
-from modelkin.report.lineage import date, is_extrapolated, rests_on_extrapolation
+from modelkin.report.extrapolation import is_extrapolated, rests_on_extrapolation
+from modelkin.report.lineage import date
 from modelkin.report.model_card import model_card_patch, why_no_patch
 from modelkin.report.text import plain, size
 
 LONGEST_TEXT = 500
+LONGEST_FINDING = 900  # of the relation, whose hedges stand at the end
 LONGEST_SENTENCE = 1500  # of the verdict, which must never be cut: none of ours is half as long
 LONGEST_ID = 120
 SHOWN_LINES = 10
@@ -51,7 +53,7 @@ def markdown(comparison: Comparison) -> str:
         _questions(comparison),
         *_bullets("Why", () if comparison.verdict.outcome == "related" else comparison.verdict.reasons),
         *_bullets("What this cannot say", comparison.verdict.limits),
-        *_folded(TITLE, [*_items(relation_lines(comparison)), *_drawing(comparison)]),
+        *_folded(TITLE, [*_items(relation_lines(comparison), LONGEST_FINDING), *_drawing(comparison)]),
         *_folded(NOT_EVIDENCE, _items(_not_evidence(item) for item in comparison.not_evidence)),
         *_folded("What the models say of themselves: claims, not evidence", _items(claims_lines(comparison))),
         *_beside(comparison),
@@ -153,8 +155,8 @@ def _questions(comparison: Comparison) -> str:
     given = [answer for answer in comparison.answers if isinstance(answer, Evidence)]
     lines = ["| question | observed | between strangers | p | grade |", "| --- | --- | --- | ---: | --- |"]
     for answer in given[:SHOWN_QUESTIONS]:
-        said = (DOES_NOT_COUNT, "–") if _fails(answer) else (answer.observed, answer.strangers)
-        cells = [_cell(_label(answer.question)), *map(_cell, said), _shown_pvalue(answer), _grade(answer)]
+        said = (DOES_NOT_COUNT, "–") if fails(answer) else (answer.observed, answer.strangers)
+        cells = [_cell(_label(answer.question)), *map(_cell, said), shown_pvalue(answer), _grade(answer)]
         lines.append(f"| {' | '.join(cells)} |")
     table = "\n".join(lines) if given else "No question could be answered for this pair."
     notes = [P_NOTE] if any(answer.log10_pvalue is not None for answer in given) else []
@@ -242,9 +244,9 @@ def _bullets(title: str, lines: Sequence[str]) -> Iterable[str]:
         yield "\n".join([f"**{title}**", "", *_items(lines)])
 
 
-def _items(lines: Iterable[str]) -> list[str]:
+def _items(lines: Iterable[str], most: int = LONGEST_TEXT) -> list[str]:
     told = list(lines)
-    return [*(f"- {prose(line)}" for line in told[:SHOWN_LINES]), *_more(len(told), "- ")]
+    return [*(f"- {prose(line, most)}" for line in told[:SHOWN_LINES]), *_more(len(told), "- ")]
 
 
 def _more(count: int, mark: str) -> list[str]:

@@ -130,6 +130,16 @@ def test_p_comes_from_its_logarithm() -> None:
     ]  # fmt: skip
 
 
+def test_strength_beyond_the_controls_is_said_to_be_extrapolated() -> None:
+    case = comparison(CASES["related"])
+    verdict = msgspec.structs.replace(case.verdict, grade="B", log10_pvalue=-6.0)
+    beyond = (Assumption("extrapolated: no 1,000 controls of its class reach so far", None),)
+    for assumptions, shown in ((), "p ≤ 1e-6 (grade B)"), (beyond, "p ≤ 1e-6 (grade B, extrapolated)"):
+        answers = (evidence(*NEURONS, -6.0, grade="B", assumptions=assumptions),)
+        page = msgspec.structs.replace(case, verdict=verdict, answers=answers)
+        assert shown in render(comparison_page(page), width=110)
+
+
 def test_without_rejection_no_small_number_is_shown() -> None:
     for name in ("unrelated", "undecided"):
         page = render(comparison_page(comparison(CASES[name])), width=80)

@@ -209,6 +209,7 @@ def test_the_page_bears_the_licences_of_what_it_holds() -> None:
     assert "SIL OPEN FONT LICENSE" in text
     assert "University of Washington Interactive Data Lab" in text
     assert "Mike Bostock" in text
+    assert "Ariya Hidayat" in text
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

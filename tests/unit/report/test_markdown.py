@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,9 +11,11 @@ from markdown_it import MarkdownIt
 
 from modelkin.questions import QUESTIONS
 from modelkin.records import Assumption, Beside, Claims, Comparison, Evidence, NotEvidence, Unanswered, WeighedClaim
+from modelkin.records.relation import KindFound
 from modelkin.report.comparison_text import DOES_NOT_COUNT, LABELS
 from modelkin.report.markdown import SHOWN_QUESTIONS, code, markdown, prose
 
+SEEN = Path(__file__).with_name("texts_of_records.txt").read_text("utf-8").splitlines()
 COMMENT = 65_536  # characters that GitHub takes
 AIMED_AT = 7_000
 EVIL = [
@@ -146,6 +149,15 @@ def test_strength_beyond_the_controls_is_said_to_be_extrapolated() -> None:
     assert "(grade B, extrapolated, as too few unrelated models of its size and class were measured; " in text
     assert " | B, extrapolated |" in text
     assert "extrapolated" not in markdown(of_outcome("related"))
+
+
+def test_the_hedge_of_a_long_finding_is_not_cut() -> None:
+    why = next(text for text in SEEN if "not all of it is given" in text)
+    case = told(of_outcome("related"), "unknown", "merge")
+    assert case.relation is not None
+    kinds = (KindFound("merge", None, why, "weights are near 0, and differ from matrix to matrix"),)
+    text = markdown(msgspec.structs.replace(case, relation=msgspec.structs.replace(case.relation, kinds=kinds)))
+    assert "cannot be told apart; between strangers: weights are near 0, and differ from matrix to matrix" in text
 
 
 def test_the_date_is_that_of_the_record() -> None:

@@ -64,6 +64,7 @@ def texts_of(record: Comparison) -> Iterator[str]:
     yield from _of_alignment(record.alignment or {})
     for claims in (record.a.claims, record.b.claims):
         yield from (*claims.notes, *(finding.why for finding in claims.findings))
+        yield from (finding.relation.why for finding in claims.findings if finding.relation)
 
 
 def _of_answer(answer: Evidence | Unanswered) -> Iterator[str]:
@@ -128,7 +129,7 @@ MAKERS = (
     "relation/*.py",
     "stats/*.py",
     "alignment/*.py",
-    "claims.py",
+    "claims/*.py",
     "beside.py",
     "compare.py",
     "unmasking.py",
@@ -160,6 +161,8 @@ NOT_TOLD = {
     "buffer determined by the config",
     "comparing whole tensors",
     "cannot be told",
+    "not contradicted",
+    "on a grid",
     "  layers of a, ",
     " a column",
     "the files, layers and tensors that were finished are kept, and the same command goes on from there",
@@ -209,7 +212,7 @@ def is_known(text: str) -> bool:
     """Whole, or cut where a phrase may have a placeholder: each piece with a word in it stands in some phrase."""
     if korean(text) is not None:
         return True
-    pieces = re.split(r"-?\d[\d.]*|[:;.,](?: |$)|^s ", text)
+    pieces = re.split(r"\{[^{}]*\}|-?\d[\d.]*(?: ?%)?|[:;.,](?: |$)|^s ", text)
     return all(any(piece in own for own in own_pieces()) for piece in pieces if re.search("[a-z]{3}", piece))
 
 
@@ -243,6 +246,10 @@ EXAMPLES = {
     "rows": ("7", "rows", "rows of the head"),
     "text": ("MLP (7 % of the parameters)", "vectors left out: they are constant"),
     "how": ("the same to the byte",),
+    "_many(len(parts), 'vector')": ("7 vectors",),
+    "_many(len(likeness), 'kind')": ("7 kinds",),
+    "_many(len(found), 'block')": ("7 blocks",),
+    "'; '.join(merge.marks)": ("norms follow a great circle, not its chord",),
 }
 TEXTS = (ast.Constant, ast.JoinedStr)
 MOST_FILLINGS = 5000

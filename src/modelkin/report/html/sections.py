@@ -6,13 +6,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Literal, TypeVar
 
 import msgspec
 
 from modelkin.errors import UnreadableError
 from modelkin.records import Assumption, Beside, Comparison, Evidence, Json, LayerFinding, Unanswered
-from modelkin.records.relation import Merge, TensorFact
+from modelkin.records.relation import Merge, Relation, TensorFact
 from modelkin.report.comparison_text import COUNTS, ORDINARY, pvalue_text
 
 LAYER = re.compile(r"([A-Za-z_]+\.)?[0-9]{1,6}")
@@ -186,6 +187,24 @@ def left_out(comparison: Comparison) -> list[str]:
     """What the questions did not look at: remarks, not assumptions, though a record keeps them in the same place."""
     answers = [answer for answer in evidence(comparison) if answer.question == COVERAGE]
     return [remark.text for answer in answers for remark in answer.assumptions]
+
+
+def further_models(comparison: Comparison) -> list[str | None]:
+    """Names that the relation gives to models."""
+    found = comparison.relation
+    merge = found.merge if found else None
+    named = [] if merge is None else [merge.merged, merge.base, *merge.sources]
+    return [*named, *(each.third for each in (found.triplets if found else ()))]
+
+
+def agreement(found: Relation) -> dict[str, float]:
+    """The middle correlation of matrices and of norm gains."""
+    values = {
+        "matrices": [fact.correlation for fact in found.tensors if len(fact.shape) == 2],
+        "gains": [fact.correlation for fact in found.tensors if fact.role.is_gain],
+    }
+    known = {name: [value for value in some if value is not None] for name, some in values.items()}
+    return {name: median(some) for name, some in known.items() if some}
 
 
 def merge_rows(merge: Merge) -> list[tuple[str, float, float, float]]:

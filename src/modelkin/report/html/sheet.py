@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from modelkin.records import Beside, Claims, Comparison, Evidence, KindShare, Party
+from modelkin.records.naming import short_names
 from modelkin.report.comparison_text import pvalue_text
+from modelkin.report.extrapolation import is_extrapolated, rests_on_extrapolation
 from modelkin.report.html import sections
 from modelkin.report.html.chart import Chart
 from modelkin.report.html.charts import map_chart, null_charts, share_chart
@@ -16,7 +18,7 @@ from modelkin.report.html.drawing import Drawing, can_draw
 from modelkin.report.html.layer_charts import curve_charts, heat_chart
 from modelkin.report.html.numbers import is_named, many, percent, zeros
 from modelkin.report.html.words import LANGUAGES, Language, label, said, told, words
-from modelkin.report.lineage import address, date, is_extrapolated, rests_on_extrapolation
+from modelkin.report.lineage import address, date
 from modelkin.report.text import plain, size
 
 Rows = list[tuple[str, ...]]
@@ -40,6 +42,8 @@ class Sheet:
         self.left_out = sections.left_out(comparison)
         self.tokenizers = sections.tokenizer_facts(comparison)
         self.placing = sections.placing(comparison)
+        self.began_alike = any(share.kind == "shared-init" for share in comparison.verdict.kinds)
+        self.called = short_names(sections.further_models(comparison))
         self.tensors_shown = len(sections.correlated_tensors(comparison))
         self.layers_asked = any(answer.question == "layer-map" for answer in sections.evidence(comparison))
         self.map = sections.layer_map(comparison)
@@ -165,16 +169,35 @@ class Sheet:
             for one in parts
         ]
 
+    def agreement(self) -> str:
+        """What two have in common that only began alike, where no kind above says it. A share would read as descent."""
+        if not self.began_alike or self.comparison.relation is None or self.found_kinds:
+            return ""
+        text, found = self.w["relation"], sections.agreement(self.comparison.relation)
+        parts = ", ".join(text[name].format(r=f"{value:.2f}") for name, value in found.items())
+        return str(text["began_alike"]).format(parts=parts) if parts else ""
+
+    def method(self) -> str:
+        """How the mixture was made, with another method that would have left the same values."""
+        found, text = self.comparison.relation, self.w["relation"]
+        merge = found.merge if found else None
+        if merge is None or merge.method == "unknown":
+            return str(text["no_method"])
+        told: str = merge.method
+        for other in merge.same_as:
+            told = str(text["or"]).format(one=told, other=other)
+        return told
+
     def merge_rows(self) -> Rows:
         merge = self.comparison.relation.merge if self.comparison.relation else None
         rows = [] if merge is None else sections.merge_rows(merge)
-        return [(source, f"{weight:.2f}", f"{low:.2f} – {high:.2f}") for source, weight, low, high in rows]
+        return [(self.called[source], f"{weight:.2f}", f"{low:.2f} – {high:.2f}") for source, weight, low, high in rows]
 
     def triplet_rows(self) -> Rows:
         triplets = self.comparison.relation.triplets if self.comparison.relation else ()
         shapes = self.w["relation"]["shape"]
         return [
-            (one.third, shapes[one.shape], f"{one.at_a[0]:.2f}, {one.at_b[0]:.2f}, {one.at_third[0]:.2f}")
+            (self.called[one.third], shapes[one.shape], f"{one.at_a[0]:.2f}, {one.at_b[0]:.2f}, {one.at_third[0]:.2f}")
             for one in triplets
         ]
 
