@@ -47,7 +47,8 @@ def descent(
 
 def _has_moved_gains(verdict: Verdict, alignment: Alignment) -> bool:
     """Gains that differ are gains moved into matrices only where all else says that it is one model."""
-    return {share.kind for share in verdict.kinds} <= WHOLE and not keeps_gains(alignment)
+    whole = alignment.hidden == "identity" and {share.kind for share in verdict.kinds} <= WHOLE
+    return whole and not keeps_gains(alignment)
 
 
 def is_asked(pair: Pair, verdict: Verdict, room: Room) -> bool:
