@@ -37,7 +37,8 @@ from modelkin.questions.controls import PairClass, shape_of, shipped
 from modelkin.records import Answer, Comparison, Evidence, Role, Unanswered
 from modelkin.sources.local import LocalSource
 from modelkin.sources.protocol import TENSOR_KINDS, Ledger
-from modelkin.verdict.policy import EVERY_NEURON, POLICY, UNMASKED, WEIGHTS
+from modelkin.verdict.judging import located
+from modelkin.verdict.policy import EVERY_NEURON, POLICY, UNMASKED, WEIGHTS, tally
 
 SEED = 0
 MOST_OPEN = 300  # models; each holds up to three file descriptors
@@ -46,7 +47,6 @@ COUNTED_APART = ("experts",)
 NOTHING = "nothing could be asked of this pair: "
 # `full` asks one question that needs no plan, and where weights do not agree in their places, disguises are looked for.
 ASKED = tuple(dict.fromkeys([*(question.id for question in QUESTIONS), *WEIGHTS, UNMASKED]))
-BEYOND_CHANCE = -6.0  # log10 of the p of one layer alone, from which on something is said to be there
 
 
 class Models:
@@ -153,10 +153,11 @@ def judged(found: Comparison) -> dict[str, str]:
 
 
 def _at(found: Comparison) -> list[str]:
-    """Layers of b in which more neurons are a's than chance allows, each judged alone; asked at `full`."""
+    """Layers of b in which more neurons are a's than chance allows; asked at `full`."""
     answer = next((answer for answer in found.answers if answer.question == EVERY_NEURON), None)
-    layers = answer.per_layer if isinstance(answer, Evidence) else ()
-    return [layer.b for layer in layers if layer.log10_pvalue is not None and layer.log10_pvalue <= BEYOND_CHANCE]
+    return (
+        list(located([answer])) if isinstance(answer, Evidence) and tally(found.answers).rejects(EVERY_NEURON) else []
+    )
 
 
 def looked(found: Comparison, a: Anatomy, b: Anatomy) -> dict[str, str]:

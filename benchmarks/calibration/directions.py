@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmarks.calibration.kinds import deepest
 from benchmarks.calibration.markdown import per_cent, table
 from benchmarks.calibration.results import Result
+from benchmarks.disguises.rows import MOVES
+from zoo.tables import step_of
 
 from modelkin.stats import clopper_pearson
 
@@ -17,6 +19,8 @@ ORDERS = ("a->b", "b->a")
 LOSING = frozenset({"depth-prune", "width-prune", "re-encoded", "depth-upscale", "moe-upcycle"})
 EXTENDED = ("vocabulary-surgery (extend)", "vocabulary-surgery (made-words)")
 DESCENTS, LOST, NO_ORDER = "all descents", "kinds that lose information", "siblings and shared-init"
+EQUAL = "beside the parent in other coordinates"
+EXACT = frozenset(name.replace("_", "-") for name in MOVES)  # they leave the function as it is
 
 
 @dataclass(frozen=True)
@@ -55,10 +59,23 @@ def grouped(results: Iterable[Result]) -> dict[str, list[Result]]:
             kinds[" → ".join(result.kinds)].append(result)
             sums[DESCENTS].append(result)
             sums[LOST] += [result] if loses(result) else []
+        elif (other := _of_an_equal(result)) is not None:
+            kinds[EQUAL].append(other)
         elif result.outcome in ("siblings", "shared-init"):
             kinds[result.label].append(result)
             sums[NO_ORDER].append(result)
     return {**{name: kinds[name] for name in sorted(kinds)}, **sums}
+
+
+def _of_an_equal(result: Result) -> Result | None:
+    """Siblings of which one is their parent but for the numbers of its parts: then the other continues from it.
+
+    With the order that this makes. None of all others.
+    """
+    equal = [step_of(name) in EXACT for name in (result.a, result.b)]
+    if result.outcome != "siblings" or sum(equal) != 1:
+        return None
+    return replace(result, direction="a->b" if equal[0] else "b->a")
 
 
 def directions_table(results: Iterable[Result]) -> str:

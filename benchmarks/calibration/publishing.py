@@ -14,6 +14,7 @@ from benchmarks.calibration.results import (
     PUBLISHED,
     Result,
     growing_rows,
+    is_made,
     parsed,
     publish_rows,
     published_rows,
@@ -84,10 +85,13 @@ def summary(results: Sequence[Result], versions: Sequence[str], copies: Sequence
 
 
 def _tried(results: Sequence[Result], versions: Sequence[str]) -> str:
-    models = {name for result in results for name in result.pair}
+    names = {name for result in results for name in result.pair}
+    made = sum(map(is_made, names))
+    further = f" and {made:,} made from them" if made else ""
     strangers = _pairs([result for result in results if result.stranger])
     return (
-        f"**Tried:** {len(results):,} comparisons of {_pairs(results):,} pairs among {len(models):,} trained models: "
+        f"**Tried:** {len(results):,} comparisons of {_pairs(results):,} pairs among {len(names) - made:,} "
+        f"models of the zoo{further}: "
         f"{strangers:,} pairs of strangers and {_pairs(results) - strangers:,} others ({'; '.join(versions)})."
     )
 

@@ -14,6 +14,8 @@ from modelkin.relation.tokens import shared_tokens
 from modelkin.sampling.budget import Room, whole
 from modelkin.sources.protocol import Progress
 
+WHOLE = frozenset({"undetermined", "depth-upscale", "depth-prune"})  # kinds of a model that goes on as a whole
+
 
 def descent(
     pair: Pair,
@@ -45,7 +47,8 @@ def descent(
 
 def _has_moved_gains(verdict: Verdict, alignment: Alignment) -> bool:
     """Gains that differ are gains moved into matrices only where all else says that it is one model."""
-    return [share.kind for share in verdict.kinds] == ["undetermined"] and not keeps_gains(alignment)
+    whole = alignment.hidden == "identity" and {share.kind for share in verdict.kinds} <= WHOLE
+    return whole and not keeps_gains(alignment)
 
 
 def is_asked(pair: Pair, verdict: Verdict, room: Room) -> bool:

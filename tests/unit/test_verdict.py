@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import pytest
 
 from modelkin.records import Answer, Assumption, Evidence, LayerFinding, Unanswered
 from modelkin.verdict import ALPHA, WEIGHTS, adjusted, judge
+from modelkin.verdict.judging import located
 from modelkin.verdict.policy import FLOORS
 from verdict_answers import (
     EMBEDDINGS,
@@ -56,6 +58,16 @@ def test_hidden_axes_alone_are_reuse_or_distillation(question: str) -> None:
 
 def test_gains_and_embeddings_are_one_set() -> None:
     assert kinds(judge([yes(GAINS), yes(EMBEDDINGS), no(NEURONS)])) == ["component-reuse"]
+
+
+def test_layers_are_named_by_holm_once_all_together_reject() -> None:
+    """Six layers at 4e-6 each: none would convict alone; by Holm each is beyond 1e-3. Two at 1e-3 are not."""
+    six = tuple(LayerFinding(str(i), str(i), 5.0, 224, -5.4, 0.01) for i in range(6))
+    answer = yes("every-neuron", -30.0, effect=0.001, per_layer=six)
+    assert located([answer]) == tuple("012345")
+    faint = tuple(msgspec.structs.replace(finding, log10_pvalue=-3.0) for finding in six[1:3])
+    assert located([msgspec.structs.replace(answer, per_layer=(six[0], *faint))]) == ("0",)
+    assert located([]) == ()
 
 
 def test_a_small_part_that_can_be_pointed_at_is_component_reuse() -> None:

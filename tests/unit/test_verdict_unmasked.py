@@ -87,6 +87,23 @@ def test_gains_moved_into_matrices_are_no_random_start() -> None:
     assert kinds(judge([*rows, seen(per_layer=far)], alignment=IN_PLACE)) == ["shared-init"]
 
 
+def test_gains_moved_into_matrices_that_were_trained_on_are_no_random_start() -> None:
+    """Neurons of one start agree as they are stored; with moved gains they do once gains are folded in, and only then.
+
+    A tenth of continued pretraining: 0.85 folded beside 0.09 as stored; of one random start 0.21 beside 0.23.
+    """
+
+    def pair(stored: float, folded: float, log10: float = -3.5) -> list[str]:
+        rows = [yes(NEURONS, effect=stored), yes("attention", effect=0.8), no(GAINS)]
+        layers = (LayerFinding("0", "0", 640, 640, None, folded),)
+        return kinds(judge([*rows, seen(log10, per_layer=layers)], alignment=IN_PLACE))
+
+    assert pair(0.09, 0.85) == ["undetermined"]
+    assert pair(0.8, 0.85) == ["shared-init"]
+    assert pair(0.23, 0.21) == ["shared-init"]
+    assert pair(0.09, 0.85, log10=-2.0) == ["shared-init"]  # not recognised
+
+
 def test_a_relation_makes_no_verdict() -> None:
     told = judge(QUIET, relation=relation("fine-tune", direction="a->b"))
     assert told == judge(QUIET)

@@ -66,6 +66,7 @@ class Clues:
     merge: Merge | None = None
     names: tuple[str, str] = ("a", "b")
     axes: AxesFacts | None = None
+    reordered: bool = False  # layers stand in another order, and nobody can tell in which of the two they were moved
     learnt: bool = True  # False where what differs is rounding, noise, or numbers that are free: no order in these
 
 
@@ -244,6 +245,8 @@ def _either_way(clues: Clues) -> tuple[str, ...]:
     found = [clues.depth.why] if clues.depth is not None and not clues.depth.tells_order else []
     if clues.narrow is not None:
         found.append(f"{clues.narrow} is a part of the other's hidden axes or neurons; or the other was made wider")
+    if clues.reordered:
+        found.append("layers stand in another order in one of the two, and nothing tells in which they were moved")
     return (*found, *_both_emptied(clues.facts))
 
 

@@ -60,7 +60,8 @@ def _body_kinds(found: Findings) -> list[KindFound]:
     """What became of the whole; or, where it was not taken over, of its parts."""
     if not _continued(found):
         return _component(found)
-    return [*(kind for kind in (_vocabulary(found),) if kind), *values_kinds(found.facts, bool(found.disguises))]
+    values = values_kinds(found.facts, bool(found.disguises), found.narrow is not None)
+    return [*(kind for kind in (_vocabulary(found),) if kind), *values]
 
 
 def _all_equal(facts: Sequence[TensorFact]) -> KindFound:
@@ -110,6 +111,8 @@ def _structure(found: Findings) -> list[KindFound]:
         axes = len(found.narrow.axes)
         order = "in their order" if np.all(np.diff(found.narrow.axes) > 0) else "in another order"
         why = f"{found.narrow.found} of {axes} hidden axes are found twice over in the wider model, {order}"
+        if found.disguises:  # by then both have the axes of a
+            why = "one has fewer neurons or hidden axes, and those are the other's"
         kinds.append(KindFound("width-prune", None, why, "about one axis is"))
     return kinds
 

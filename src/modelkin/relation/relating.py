@@ -113,6 +113,7 @@ def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Re
         merge=merge,
         names=inquiry.names,
         axes=axes,
+        reordered=steps_back(layers, a.layers),
         learnt=nothing_learnt(linear(facts)) is None,
     )
     judged = direction.judged(clues, thirds, odds)

@@ -28,12 +28,15 @@ ROUGHEST = 0.5  # of its size; rounding to two bits changes a matrix by as much
 NOISE = 1.02  # see `spectra.excess`: of rounding and noise in the zoo at most 0.98, after training 1.06 at least
 
 
-def values_kinds(facts: Sequence[TensorFact], turned_back: bool = False) -> list[KindFound]:
-    """`turned_back`: one of the two was rearranged, and what storing it again changed is no change by anybody."""
+def values_kinds(facts: Sequence[TensorFact], turned_back: bool = False, narrowed: bool = False) -> list[KindFound]:
+    """`turned_back`: one of the two was rearranged, and what storing it again changed is no change by anybody.
+
+    `narrowed`: one is a part of the other, and what it lacks may stand as zeros: nobody emptied it.
+    """
     changed = [fact for fact in linear(facts) if fact.same < 1]
     if turned_back and (only_stored(facts) or _same_function(changed)):
         return []
-    encoded = _re_encoded(linear(facts))
+    encoded = _re_encoded(linear(facts), narrowed)
     if encoded is not None and (not changed or _only_encoded(changed)):
         return [encoded]
     more = [encoded] if encoded is not None else []
@@ -109,7 +112,7 @@ def _other_parts() -> KindFound:
     return KindFound("fine-tune", None, "every matrix inside the layers is the same to the bit", "none is")
 
 
-def _re_encoded(body: Sequence[TensorFact]) -> KindFound | None:
+def _re_encoded(body: Sequence[TensorFact], narrowed: bool) -> KindFound | None:
     strangers = "no tensor that was only trained lies on a grid, and none is a cast of a stranger's"
     grids = [fact.lattice_b or fact.lattice_a for fact in body if (fact.lattice_a is None) != (fact.lattice_b is None)]
     if len(grids) * 2 > len(body):
@@ -121,7 +124,7 @@ def _re_encoded(body: Sequence[TensorFact]) -> KindFound | None:
         why = f"{len(casts)} of {len(body)} matrices are the other's rounded to {Counter(casts).most_common(1)[0][0]}"
         return KindFound("re-encoded", None, why, strangers)
     zeros = [abs(fact.zeros_b - fact.zeros_a) for fact in body]
-    if zeros and float(np.median(zeros)) > ZEROS and _emptied(body):
+    if zeros and not narrowed and float(np.median(zeros)) > ZEROS and _emptied(body):
         why = f"pruned: {float(np.median(zeros)):.0%} of the values of one are zero and those of the other are not"
         return KindFound("re-encoded", None, why, "trained matrices hold no zeros")
     return None

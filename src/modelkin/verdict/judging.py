@@ -8,7 +8,8 @@ from typing import Literal
 
 import msgspec
 
-from modelkin.records import Answer, Json, Kind, KindShare, Relation, Verdict
+from modelkin.records import Answer, Evidence, Json, Kind, KindShare, Relation, Verdict
+from modelkin.stats import holm
 from modelkin.verdict import words
 from modelkin.verdict.depth import depth_kind, layer_map, layers_apart
 from modelkin.verdict.policy import (
@@ -22,6 +23,7 @@ from modelkin.verdict.policy import (
     LARGEST_DETECTABLE,
     LEAST_COMPARED,
     LEAST_RECOGNISED,
+    LOCATING,
     NEARLY_SAME,
     SETS_NEEDED,
     Tally,
@@ -118,7 +120,7 @@ def _faint(found: Tally, more: tuple[Kind, ...]) -> Verdict:
     if len(found.sets) < SETS_NEEDED and found.sets != ("neurons",):
         return _related(found, words.one_set(found), ("component-reuse", *more))
     if places or len(found.sets) < SETS_NEEDED:
-        return _related(found, words.small_part(found, places), ("component-reuse", *more))
+        return _related(found, words.small_part(found, located(found.rejecting)), ("component-reuse", *more))
     return _undecided(found, words.FAINT, words.found_reasons(found.rejecting))
 
 
@@ -128,8 +130,8 @@ def _rows_without_constants(found: Tally, more: tuple[Kind, ...]) -> Verdict:
     A part it is where the rows have hardly changed, where whole layers have no partner in either model, or where other
     rows were asked and do not agree.
     """
-    if found.is_recognised and found.likeness >= NEARLY_SAME:
-        return _related(found, words.related(), more or ("undetermined",))  # gains were moved into the matrices
+    if found.has_moved_gains:
+        return _related(found, words.related(), more or ("undetermined",))
     if kept := _matched_in_part(found, more):
         return _related(found, words.some_layers(found, kept), ("component-reuse", *more))
     if _is_nearly_same(found):
@@ -158,6 +160,16 @@ def _places(found: Tally) -> tuple[str, ...]:
     findings = [finding for answer in found.rejecting if answer.question in FLOORS for finding in answer.per_layer]
     alone = (f.b or f.a for f in findings if f.log10_pvalue is not None and f.log10_pvalue <= math.log10(ALPHA))
     return tuple(dict.fromkeys(alone))
+
+
+def located(rejecting: Sequence[Evidence]) -> tuple[str, ...]:
+    """Layers of b that hold more than chance allows, of answers that reject as a whole."""
+    names = []
+    for answer in rejecting:
+        known = [(f.b or f.a, f.log10_pvalue) for f in answer.per_layer if f.log10_pvalue is not None]
+        adjusted = holm([log10 for _, log10 in known]) if answer.question in FLOORS else ()
+        names += [name for (name, _), log10 in zip(known, adjusted, strict=False) if log10 <= math.log10(LOCATING)]
+    return tuple(dict.fromkeys(names))
 
 
 def _matched_in_part(found: Tally, depth: tuple[Kind, ...]) -> tuple[str, ...]:

@@ -53,9 +53,12 @@ FLOORS: Mapping[str, float] = {
     "experts": CORRELATION_FLOOR,
 }
 LARGEST_DETECTABLE = 0.1
+LOCATING = 1e-3  # Holm's p at which a layer is named, once all layers together have rejected: it convicts nobody
 CLEARING = 1e-3  # nobody is cleared by an answer, adjusted, that fewer pairs of strangers give
 SETS_NEEDED = 2
+NEURON_ROWS = ("neurons", EVERY_NEURON, LAYER_MAP)  # what compares neurons as they are stored
 NEARLY_SAME = 0.98  # a median correlation of rows that training apart from the same random numbers does not leave
+FOLDED = 0.2  # by how much rows are more alike with their gains folded in, where gains were moved into matrices
 CLEAR_GAINS = 0.1  # the share of axes that must find themselves by gains before a common random start is ruled out
 LEAST_RECOGNISED = 0.4  # of the neurons, once a disguise is undone: below it only a part was taken
 LEAST_COMPARED = 0.5  # of the parameters, by parts that were compared: below it nobody is cleared
@@ -108,6 +111,12 @@ class Tally:
         """The median cosine of recognised neurons, gains folded in."""
         layers = () if self.unmasked is None else self.unmasked.per_layer
         return median(finding.effect or 0.0 for finding in layers) if layers else 0.0
+
+    @property
+    def has_moved_gains(self) -> bool:
+        """Do neurons agree once their gains are folded in, and without them less? Training apart does not do that."""
+        rows = [a.effect or 0.0 for a in (*self.rejecting, *self.quiet) if a.question in NEURON_ROWS]
+        return self.is_recognised and self.likeness >= min(NEARLY_SAME, max(rows, default=1.0) + FOLDED)
 
     @property
     def is_mostly_equal(self) -> bool:

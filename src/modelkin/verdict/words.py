@@ -54,7 +54,8 @@ UNRELATED = (
 )
 UNRELATED_UNMASKED = (
     "The two models are unrelated: no shared origin was found in what was compared, and descent of the whole model "
-    "would have been noticed, also if its weights had been turned and renumbered to hide it."
+    "would have been noticed, also if its weights had been turned and renumbered to hide it and not been trained far "
+    "since."
 )
 QUICK = (
     "It is undecided whether the two models are related: nothing beyond chance was found in the little that `quick` "

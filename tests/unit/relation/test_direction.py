@@ -102,6 +102,8 @@ def test_losses_on_both_sides_contradict_each_other() -> None:
         ({"depth": Depth("depth-upscale", "b", "of a's layers some are missing", tells_order=False)}, "unknown"),
         ({"depth": Depth("depth-prune", "b", "fewer, or put in", tells_order=False)}, "unknown"),
         ({"narrow": "a"}, "unknown"),
+        ({"reordered": True}, "unknown"),
+        ({"reordered": True, "depth": Depth("depth-upscale", "b", "doubled")}, "unknown"),
         ({"upcycled": "b"}, "a->b"),
         ({"merge": MERGE, "names": ("A", "B")}, "a->b"),
         ({"merge": msgspec.structs.replace(MERGE, sources=("C", "D")), "names": ("A", "B")}, "unknown"),
