@@ -116,7 +116,7 @@ def _draw_chances(axes: Axes, groups: Groups) -> None:
     axes.set_xticks([0, 2, 4, 6, 12, 50, 200], ["1", "1e-2", "1e-4", "1e-6", "1e-12", "1e-50", "1e-200"], fontsize=8)
     axes.set_xlabel("p over all questions of `quick`")
     axes.set_title("The same pairs by their p-value", fontsize=11)
-    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(0.44, 0.5))
+    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(0.08, 0.95))
     _plain(axes)
 
 
