@@ -306,7 +306,7 @@ def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
 
     for name, called in (("dune", "one"), ("grove", "second")):  # of names that are in the half without made children
         shutil.copytree(demo.HERE / "models" / name, tmp_path / "models" / called)
-        truth = {"kind": "unrelated", "parents": [], "seed": ord(name[0])}
+        truth = {"kind": "unrelated", "family": "llama", "parents": [], "seed": ord(name[0])}
         (tmp_path / "models" / called / "truth.json").write_text(json.dumps(truth))
     out = tmp_path / "out"
     assert running.run(tmp_path / "models", out, 1, ["quick", "standard"], None) == 2
@@ -340,7 +340,7 @@ def test_pairs_are_told_what_is_demanded_of_them() -> None:
 
 def test_made_children_have_the_layers_that_are_told(tmp_path: Path) -> None:
     made = pytest.importorskip("benchmarks.calibration.made", reason="the zoo is not part of the package")
-    known = {"dune": {"kind": "unrelated", "shape": {"class": "dense", "layers": 6}}}
+    known = {"dune": {"kind": "unrelated", "family": "llama", "shape": {"class": "dense", "layers": 6}}}
     pairs = made.made_pairs(known, {"dune": "test"})
     assert {pair["kinds"] for pair in pairs} >= {"identical", "re-encoded", "depth-upscale", "width-prune"}
     assert made.made_pairs(known, {"dune": "tune"}) == []
@@ -363,7 +363,8 @@ def gains_of(folder: Path) -> list[np.ndarray]:
 def test_what_matters_most_is_compared_first() -> None:
     pairs = pytest.importorskip("benchmarks.calibration.pairs", reason="the zoo is not part of the package")
     shape = {"hidden": 8, "layers": 2, "class": "moe", "experts": 2, "neurons": 4}
-    alone = {f"m{i}": {"kind": "unrelated", "parents": [], "seed": i, "shape": shape} for i in range(6)}
+    first = {"kind": "unrelated", "family": "mixtral", "parents": [], "shape": shape}
+    alone = {f"m{i}": first | {"seed": i} for i in range(6)}
     sons = {f"layer.m{i}": {"kind": "component-reuse", "parents": [f"m{i}"], "shape": shape} for i in range(6)}
     found = pairs.jobs(alone | sons, ["quick", "standard", "full"])
     halves = [job.pair["half"] for job in found if job.budget == "standard" and job.pair["outcome"] == "unrelated"]
