@@ -126,7 +126,7 @@ def macro_line(results: Iterable[Result], half: str) -> str:
     low = low_end(chosen, lambda draw: macro_f1(kind_pairs(draw)))
     few = [f"{kind} ({seen[kind]})" for kind in ELEVEN if seen[kind] < EXAMPLES]
     lacking = f"fewer than {EXAMPLES} examples: {', '.join(few)}" if few else f"at least {EXAMPLES} examples of each"
-    bound = "" if low is None else f" (at least {low:.3f} in 95 of 100 draws of the bases)"
+    bound = "" if low is None or low == 1 else f" (at least {low:.3f} in 95 of 100 draws of the bases)"
     return f"Macro-F1 of the {half} half: **{score:.3f}**{bound}, over {len(seen)} of 11 kinds; {lacking}."
 
 

@@ -89,7 +89,7 @@ WAYS: Mapping[str, Making] = {
 
 
 def made_pairs(known: Mapping[str, Mapping[str, Any]], half_of: Mapping[str, str]) -> list[Row]:
-    """(base, child) for every way of making, of dense strangers of the test half, drawn by their names."""
+    """(base, child) for every way of making, of strangers of the test half that are llamas, drawn by their names."""
     bases = [
         name
         for name, truth in known.items()

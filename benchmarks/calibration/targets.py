@@ -62,9 +62,13 @@ def never(what: str, wrong: int, of: int) -> Target:
 
 
 def score(what: str, value: float | None, low: float | None, asked: float, short: str = "") -> Target:
-    """An F1: the bound is of draws of whole bases. `short`: of what there are too few examples."""
+    """An F1: the bound is of draws of whole bases. `short`: of what there are too few examples.
+
+    Without an error every draw is perfect, which bounds nothing: then there is no bound.
+    """
     if value is None:
         return Target(what, f"≥ {asked:g}", "no pairs", "–", UNMEASURED)
+    low = None if value == 1 else low
     bound = "–" if low is None else f"≥ {low:.3f}"
     met = NOT_MET if value < asked else MET if low is not None and low >= asked and not short else BY_COUNT
     return Target(what, f"≥ {asked:g}", f"{value:.3f}", f"{bound}; {short}" if short else bound, met)

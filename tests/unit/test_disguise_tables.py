@@ -206,6 +206,8 @@ def test_a_target_is_met_by_its_bound_alone() -> None:
     assert targets.score("", 0.95, 0.91, 0.9, "too few").met == targets.BY_COUNT
     assert targets.score("", 0.95, 0.85, 0.9).met == targets.BY_COUNT
     assert targets.score("", 0.85, 0.8, 0.9).met == targets.NOT_MET
+    perfect = targets.score("", 1.0, 1.0, 0.9)  # drawing again from no errors shows none
+    assert (perfect.bound, perfect.met) == ("–", targets.BY_COUNT)
 
 
 def test_what_nobody_compared_is_not_met() -> None:
