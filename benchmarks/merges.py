@@ -177,13 +177,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     running = commands.add_parser("run", help="compare the merges of a zoo with their parents")
     running.add_argument("models", type=Path)
     running.add_argument("--workers", type=int, default=2)
-    commands.add_parser("publish", help="the table from the data file alone")
+    publishing = commands.add_parser("publish", help="the table from the data file alone")
+    publishing.add_argument("--page", type=Path, default=PAGE)
+    for command in (running, publishing):
+        command.add_argument("--data", type=Path, default=DATA)
     given = parser.parse_args(arguments)
     if given.command == "run":
-        print(f"{run(given.models, given.workers, DATA)} comparisons made; python -m benchmarks.merges publish")
+        print(f"{run(given.models, given.workers, given.data)} comparisons made; python -m benchmarks.merges publish")
         return 0
-    rows = list(csv.DictReader(StringIO(DATA.read_text("utf-8"))))
-    PAGE.write_text(updated(PAGE.read_text("utf-8"), {"merges": merges_table(rows)}), "utf-8")
+    rows = list(csv.DictReader(StringIO(given.data.read_text("utf-8"))))
+    given.page.write_text(updated(given.page.read_text("utf-8"), {"merges": merges_table(rows)}), "utf-8")
     return 0
 
 

@@ -35,6 +35,7 @@ class Run:
     optimiser: str = "adamw"
     parent: str | None = None
     kind: str = "unrelated"
+    draw: int = 0
 
 
 def config_for(run: Run, vocabulary: int) -> PretrainedConfig:

@@ -31,6 +31,7 @@ class Lab:
     corpus: Corpus
     device: str
     tiny: bool = False
+    draw: int = 0  # which random numbers: another draw gives other models by the same names
     entropies: dict[tuple[str, str], float] = field(default_factory=dict)
 
     @property
@@ -59,7 +60,8 @@ class Lab:
         shutil.rmtree(partial, ignore_errors=True)
         facts = {"family": model.family, "parameters": sum(tensor.numel() for tensor in model.weights.values())}
         made = {"made_by": model.truth} if model.truth else {}
-        checkpoints.save(replace(model, truth={"schema": SCHEMA, **truth, **facts, **made}), partial)
+        drawn = {"draw": self.draw} if self.draw else {}
+        checkpoints.save(replace(model, truth={"schema": SCHEMA, **truth, **drawn, **facts, **made}), partial)
         shutil.rmtree(self.root / truth["name"], ignore_errors=True)  # a folder without a truth is no model
         os.replace(partial, self.root / truth["name"])
 

@@ -131,9 +131,9 @@ def halves(truths: Truths) -> dict[str, str]:
 
     All models that have anything to do with each other fall together, for a threshold that saw a base has seen its
     children: bases joined by a merge, a graft, a teacher or a seed are one clan, and the hash of the clan's first name
-    decides.
+    decides. Models of another draw than the first were made to be tested on, all of them.
     """
-    return {name: _half(clan) for clan in clans(truths) for name in clan}
+    return {name: "test" if truths[name].get("draw") else _half(clan) for clan in clans(truths) for name in clan}
 
 
 def _half(clan: Iterable[str]) -> str:

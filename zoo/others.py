@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from zoo.families import Run, Shape
+from zoo.starts import DRAW
 
 LARGE: Shape = {"hidden": 256, "layers": 6, "heads": 8, "kv_heads": 4, "neurons": 704}
 SMALL: Shape = {"hidden": 128, "layers": 6, "heads": 4, "kv_heads": 2, "neurons": 224}  # as the twins of zoo.plan
@@ -87,6 +88,15 @@ PARENTS = (
 )
 CHILDREN = tuple(child for parent in PARENTS for child in children(parent))
 OTHERS: tuple[Run, ...] = (*LARGER, *SMALLER_LLAMAS, *SMALLER_OTHERS, *CHILDREN)
+
+NOT_AGAIN = ("qwen3-prose", "gpt-neox", "phi3", "glm4-moe", "gemma", "olmo2", "llama-code")  # large ones
+
+
+def unseen(draw: int, runs: Sequence[Run] = OTHERS) -> tuple[Run, ...]:
+    """The same runs by another draw, without the large ones of which nothing descends."""
+    left = {f"large-{name}" for name in NOT_AGAIN}
+    return tuple(replace(run, seed=run.seed + DRAW * draw, draw=draw) for run in runs if run.name not in left)
+
 
 TINY: Shape = {"hidden": 32, "layers": 2, "heads": 4, "neurons": 48, "experts": 4, "expert_neurons": 16}
 

@@ -22,6 +22,8 @@ MOES = tuple(f"moe-{i:02}" for i in range(46))  # 1,035 pairs
 SMALL, SOME, FEW = TWINS[:12], TWINS[:8], TWINS[:6]
 BASES = (*SMALL, *LARGE)
 
+ORDERS = 1000  # orders of the text of one draw lie below those of the next
+
 Relations = Mapping[str, str]
 
 
@@ -48,8 +50,8 @@ class Step:
     def relations(self, base: str) -> dict[str, str]:
         return {**({base: self.kind} if self.descends else {}), **self.others(base)}
 
-    def seed(self, base: str) -> int:
-        return crc32(self.child(base).encode())
+    def seed(self, base: str, draw: int = 0) -> int:
+        return crc32(f"{self.child(base)}|{draw}".encode() if draw else self.child(base).encode())
 
     @property
     def teacher(self) -> bool:
@@ -207,6 +209,26 @@ STEPS: tuple[Step, ...] = (
     *CHAINS,
     *DISGUISES,
 )
+
+UNSEEN = {*TWINS[:10], *LARGE, *MOES[:3]}
+UNSEEN_STRANGERS = {*TWINS[:20], *TWINS[40:60], *MOES[:16], *PLAINS[:16]}
+
+
+def unseen(draw: int, steps: tuple[Step, ...] = STEPS) -> tuple[Step, ...]:
+    """The same steps by another draw, on fewer bases: to try what was set on the first on models nobody has seen.
+
+    Ten of the small bases instead of twelve, forty twins that are strangers instead of eighty; the text is read in
+    another order.
+    """
+    return tuple(fewer for step in steps if (fewer := _unseen(step, draw)).bases)
+
+
+def _unseen(step: Step, draw: int) -> Step:
+    wanted = UNSEEN if step.name and step.name != "seed-german" else UNSEEN_STRANGERS
+    bases = tuple(base for base in step.bases if base.rpartition(".")[2] in wanted)
+    recipe = step.recipe and replace(step.recipe, order=step.recipe.order + ORDERS * draw)
+    return replace(step, bases=bases, recipe=recipe)
+
 
 TINY_TWINS = {"twin-00", "twin-01", *(stranger(name) for name in ("twin-00", "twin-01"))}
 

@@ -57,6 +57,7 @@ def train_one(
         "kind": run.kind,
         "parents": [] if run.parent is None else [run.parent],
         **{key: getattr(run, key) for key in ("family", "seed", "domain", "tokenizer", "steps")},
+        **({"draw": run.draw} if run.draw else {}),
         "tokens_seen": run.steps * run.batch * run.length,
         "parameters": sum(p.numel() for p in network.parameters()),
         "optimiser": {key: getattr(run, key) for key in OPTIMISER},

@@ -32,6 +32,7 @@ MOE = shape_config(
 PLAIN = plain_config(hidden=128, layers=4, heads=4, neurons=512, vocabulary=1024)
 TINY = {"hidden_size": 32, "intermediate_size": 48, "n_embd": 32, "n_inner": 64}
 SEEDS_FROM = {"twin": 0, "moe": 3000, "plain": 4000}
+DRAW = 100_000  # seeds of one draw lie below those of the next
 TWINS = tuple(f"twin-{i:02}" for i in range(80))
 LARGE = ("large-llama", "large-llama-again")
 
@@ -62,13 +63,13 @@ def stranger(twin: str) -> str:
 
 def anew(config: Mapping[str, Any]) -> Start:
     """A new model of this shape; its name gives its seed."""
-    return lambda lab, name, _: _new(lab, config, initial_seed(name))
+    return lambda lab, name, _: _new(lab, config, initial_seed(name, lab.draw))
 
 
-def initial_seed(name: str) -> int:
+def initial_seed(name: str, draw: int = 0) -> int:
     """Of a stranger, by its name. No two share one: equal seeds would give them equal embeddings to begin with."""
     family, _, number = name.partition("-")
-    return SEEDS_FROM[family] + int(number)
+    return SEEDS_FROM[family] + int(number) + DRAW * draw
 
 
 def _new(lab: Lab, config: Mapping[str, Any], seed: int) -> Model:
@@ -81,7 +82,7 @@ def newborn(lab: Lab, base: str, seed: int) -> Model:
 
 
 def same_seed(lab: Lab, base: str, _: int) -> Model:
-    return _new(lab, TWIN, initial_seed(base))
+    return _new(lab, TWIN, initial_seed(base, lab.draw))
 
 
 def narrow_newborn(lab: Lab, base: str, seed: int) -> Model:

@@ -1,4 +1,4 @@
-"""Make the whole zoo:  python -m zoo.train [--out DIR] [--tiny]
+"""Make the whole zoo:  python -m zoo.train [--out DIR] [--tiny] [--unseen DRAW]
 
 Trains the strangers, then every derivative of `zoo.plan` and `zoo.others`, as Hugging Face folders with a truth.json
 each. A folder that is there is not made again, so an interrupted run goes on where it stopped. One GPU, but for what
@@ -41,11 +41,11 @@ AT_ONCE = 40  # models in one stack: eighty need twice the memory and are no fas
 GAINED = 1.0  # nats a token below the unigram entropy that a trained model must reach
 
 
-def open_lab(out: Path, device: str, tiny: bool) -> Lab:
+def open_lab(out: Path, device: str, tiny: bool, draw: int = 0) -> Lab:
     out.mkdir(parents=True, exist_ok=True)
     found = texts.tiny_texts() if tiny else texts.read_texts()
     corpus = Corpus.prepare(found, out / ".tokens")
-    return Lab(out, extended(corpus), device, tiny)
+    return Lab(out, extended(corpus), device, tiny, draw)
 
 
 def run_steps(lab: Lab, steps: Sequence[Step]) -> None:
@@ -63,7 +63,7 @@ def run_step(lab: Lab, step: Step) -> int:
     missing = [base for base in step.bases if not lab.has(step.child(base))]
     together: dict[str, list[tuple[str, Model]]] = defaultdict(list)
     for base in missing:
-        model = step.start(lab, base, step.seed(base))
+        model = step.start(lab, base, step.seed(base, lab.draw))
         together[shape_of(model)].append((base, model))
     for group in together.values():
         for i in range(0, len(group), AT_ONCE):
@@ -83,7 +83,7 @@ def make(lab: Lab, step: Step, group: list[tuple[str, Model]]) -> None:
         finished = [as_stored(model) for model in models]
         learnt = [measured(lab, m, lab.truth(b)["domain"]) for b, m in zip(names, finished, strict=True)]
     for base, model, facts in zip(names, finished, learnt, strict=True):
-        lab.keep(model, truth(step, base) | facts)
+        lab.keep(model, truth(step, base, lab.draw) | facts)
 
 
 def trained(
@@ -95,7 +95,7 @@ def trained(
     text, unseen = (lab.corpus.tokens(tokenizer, recipe.domain, side) for side in texts.SPLITS)
     teacher = Stack([lab.load(base) for base in names], lab.device) if step.teacher else None
     before = held_out_losses(Stack(models, lab.device), unseen, windows=lab.windows)
-    stack = Stack(models, lab.device, [step.seed(base) for base in names])
+    stack = Stack(models, lab.device, [step.seed(base, lab.draw) for base in names])
     finished = train(stack, recipe, text, teacher, lambda line: say(f"  {step.name or names[0]}: {line}"))
     if step.finish:
         finished = [step.finish(lab, base, model) for base, model in zip(names, finished, strict=True)]
@@ -118,7 +118,7 @@ def measured(lab: Lab, model: Model, domain: str) -> dict[str, Any]:
     return {"domain": domain, "tokenizer": lab.tokenizer_name(model), "loss": loss, "unigram_entropy": entropy}
 
 
-def truth(step: Step, base: str) -> dict[str, Any]:
+def truth(step: Step, base: str, draw: int = 0) -> dict[str, Any]:
     relations = step.relations(base)
     told: dict[str, Any] = {"name": step.child(base), "kind": step.kind, "parents": list(relations)}
     if relations:
@@ -127,11 +127,12 @@ def truth(step: Step, base: str) -> dict[str, Any]:
         told["teachers"] = [base]
     elif step.kind == "shared-init":
         told["same_seed_as"] = base
-    return told | {"seed": seed_of(step, base)}
+    return told | {"seed": seed_of(step, base, draw)}
 
 
-def seed_of(step: Step, base: str) -> int:
-    return initial_seed(base) if step.kind in ("unrelated", "shared-init") else step.seed(base)
+def seed_of(step: Step, base: str, draw: int) -> int:
+    begins = step.kind in ("unrelated", "shared-init")
+    return initial_seed(base, draw) if begins else step.seed(base, draw)
 
 
 def run_singles(lab: Lab, runs: Sequence[Run], workers: int, stop: threading.Event | None = None) -> None:
@@ -183,6 +184,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=OUT, help="where the models go")
     parser.add_argument("--tiny", action="store_true", help="very small models, on the processor")
+    parser.add_argument("--unseen", type=int, metavar="DRAW", help="a smaller zoo from other random numbers")
     parser.add_argument("--workers", type=int, default=12, help="single models trained side by side")
     arguments = parser.parse_args()
     if not arguments.tiny:
@@ -190,10 +192,17 @@ def main() -> None:
     device = "cuda" if torch.cuda.is_available() and not arguments.tiny else "cpu"
     if arguments.workers < 1:
         raise SystemExit("--workers: at least one")
-    runs, steps = (others.tiny(others.OTHERS), plan.tiny()) if arguments.tiny else (others.OTHERS, plan.STEPS)
+    draw = arguments.unseen or 0
+    if draw < 0:
+        raise SystemExit("--unseen: a number from one on")
+    runs, steps = (others.unseen(draw), plan.unseen(draw)) if draw else (others.OTHERS, plan.STEPS)
+    if arguments.tiny:
+        runs, steps = others.tiny(runs), plan.tiny(steps)
     if device == "cpu" and not arguments.tiny and (count := len(to_train(arguments.out, runs, steps))):
         raise SystemExit(f"no GPU found, and {count} models are to be trained (--tiny makes a very small zoo without)")
-    lab = open_lab(arguments.out, device, arguments.tiny)
+    lab = open_lab(arguments.out, device, arguments.tiny, draw)
+    if any(truth.get("draw", 0) != draw for truth in lab.truths().values()):
+        raise SystemExit(f"{arguments.out} holds models of another draw: choose an empty --out")
     make_all(lab, runs, steps, arguments.workers)
     if not arguments.tiny:
         check(lab.truths().values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.calibration import contrast, detection, directions, disguised, kinds, laws, places, rates, targets
@@ -37,6 +37,7 @@ def keep(run: Path, data: Path) -> None:
     if not rows:
         raise ValueError(f"{run / GROWING} holds no results: python -m benchmarks.calibration run MODELS --out {run}")
     path = data / PUBLISHED
+    data.mkdir(parents=True, exist_ok=True)
     publish_rows(rows, path)
     if path.stat().st_size > LARGEST:
         raise ValueError(f"{path} has {path.stat().st_size:,} bytes; at most {LARGEST:,} are meant to be committed")
@@ -73,6 +74,22 @@ def blocks(results: Sequence[Result], versions: Sequence[str], gauge: str) -> di
     }
 
 
+def unseen_blocks(results: Sequence[Result], versions: Sequence[str]) -> dict[str, str]:
+    """The parts of the page of a zoo that was drawn anew: all of it is the half that nothing was set on."""
+    lines = (_tried(results, versions), _accused(results), _missed(results), _cleared(results))
+    return {
+        "summary": _bullets(lines),
+        "targets": targets.targets_table(results, halves=False),
+        "verdicts": rates.verdicts_table(results),
+        "detection": detection.detection_table(results),
+        "stolen": places.stolen_table(results),
+        "kinds": kinds.confusion_table(results),
+        "chains": kinds.chains_table(results),
+        "directions": directions.directions_table(results),
+        "surprises": detection.surprises_table(results, names=None),
+    }
+
+
 def _by_half(name: str, results: Sequence[Result], made: Callable[[Sequence[Result]], str]) -> dict[str, str]:
     """A table of the half that no threshold has seen, and one of the other."""
     return {f"{name}-{half}": made([result for result in results if result.half == half]) for half in HALVES}
@@ -81,6 +98,10 @@ def _by_half(name: str, results: Sequence[Result], made: Callable[[Sequence[Resu
 def summary(results: Sequence[Result], versions: Sequence[str], copies: Sequence[Mapping[str, str]]) -> str:
     """The counts, in sentences."""
     lines = (_tried(results, versions), _accused(results), _missed(results), _cleared(results), _renumbered(copies))
+    return _bullets(lines)
+
+
+def _bullets(lines: Iterable[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
@@ -144,24 +165,35 @@ def pages(data: Path, page: Path) -> dict[Path, str]:
         raise ValueError(f"{data} lacks {PUBLISHED} or {GAUGE}: python -m benchmarks.calibration --help")
     rows = published_rows(data / PUBLISHED)
     results, gauge = parsed(rows), (data / GAUGE).read_text("utf-8")
-    versions = sorted({f"modelkin {row['modelkin']}, policy {row['policy']}" for row in rows})
-    text = updated(page.read_text("utf-8"), blocks(results, versions, gauge))
+    text = updated(page.read_text("utf-8"), blocks(results, _versions(rows), gauge))
     every = detection.surprises_table(results, names=None)
     return {page: text, data / SURPRISES: f"{EVERY_SURPRISE}\n{every}\n"}
 
 
-def write(data: Path, page: Path) -> None:
+def unseen_pages(data: Path, page: Path) -> dict[Path, str]:
+    if not (data / PUBLISHED).is_file():
+        raise ValueError(f"{data} lacks {PUBLISHED}: python -m benchmarks.calibration --help")
+    rows = published_rows(data / PUBLISHED)
+    return {page: updated(page.read_text("utf-8"), unseen_blocks(parsed(rows), _versions(rows)))}
+
+
+def _versions(rows: Sequence[Mapping[str, str]]) -> list[str]:
+    return sorted({f"modelkin {row['modelkin']}, policy {row['policy']}" for row in rows})
+
+
+def write(pages: Mapping[Path, str]) -> None:
+    for path, text in pages.items():
+        path.write_text(text, "utf-8")
+
+
+def draw(data: Path) -> None:
     from benchmarks.calibration import figures
 
-    for path, text in pages(data, page).items():
-        path.write_text(text, "utf-8")
     figures.write(parsed(published_rows(data / PUBLISHED)), data)
 
 
-def check(data: Path, page: Path) -> int:
-    old = [
-        path.name for path, text in pages(data, page).items() if not path.exists() or path.read_text("utf-8") != text
-    ]
+def check(pages: Mapping[Path, str]) -> int:
+    old = [path.name for path, text in pages.items() if not path.exists() or path.read_text("utf-8") != text]
     if old:
         print(f"{' and '.join(old)} out of date: python -m benchmarks.calibration publish", file=sys.stderr)
     return int(bool(old))

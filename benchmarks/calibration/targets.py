@@ -74,13 +74,15 @@ def score(what: str, value: float | None, low: float | None, asked: float, short
     return Target(what, f"≥ {asked:g}", f"{value:.3f}", f"{bound}; {short}" if short else bound, met)
 
 
-def targets(results: Sequence[Result]) -> list[Target]:
+def targets(results: Sequence[Result], halves: bool = True) -> list[Target]:
+    """`halves`: one half of the zoo was tuned on, and `quick` is scored on both as well."""
     half = [result for result in results if result.half == HALF]
-    return [_at_quick(half), _at_quick(results, ", both halves"), *_detections(half), *_kinds(half), *_directions(half)]
+    both = [_at_quick(results, ", both halves")] if halves else []
+    return [_at_quick(half), *both, *_detections(half), *_kinds(half), *_directions(half)]
 
 
-def targets_table(results: Sequence[Result]) -> str:
-    return table(("target", "asked", "measured", "bound at 95 %", ""), [t.row for t in targets(results)])
+def targets_table(results: Sequence[Result], halves: bool = True) -> str:
+    return table(("target", "asked", "measured", "bound at 95 %", ""), [t.row for t in targets(results, halves)])
 
 
 def _at_quick(results: Sequence[Result], of: str = "") -> Target:

@@ -231,6 +231,11 @@ def test_halves_keep_relatives_together_and_do_not_depend_on_who_else_is_there()
     assert 25 <= sum(half_of[name] == "tune" for name in numbered) <= 55
 
 
+def test_models_of_another_draw_are_all_for_testing() -> None:
+    numbered = {f"twin-{i:02}": truth(f"twin-{i:02}", seed=i) | {"draw": 1} for i in range(20)}
+    assert set(halves(numbered).values()) == {"test"}
+
+
 def test_strangers_of_different_halves_are_across() -> None:
     assert pair_half({"a": "tune", "b": "test", "c": "tune"}, "a", "b") == "across"
     assert pair_half({"a": "tune", "b": "test", "c": "tune"}, "a", "c") == "tune"

@@ -232,7 +232,7 @@ def test_training_under_a_disguise_is_still_named() -> None:
     found = unmasked(dune, hidden)
     assert kinds(found)[:2] == ["obfuscated", "fine-tune"]
     assert found.direction == "unknown"  # a sibling, turned, would look the same
-    assert any("b was turned" in why for why in found.direction_reasons)
+    assert any("B was turned" in why for why in found.direction_reasons)
 
 
 def test_a_turned_parent_is_not_said_to_come_from_a_child_that_went_far() -> None:

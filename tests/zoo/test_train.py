@@ -185,9 +185,21 @@ def test_no_two_strangers_share_an_initial_seed() -> None:
     assert not taken.intersection(seeds)
 
 
-def test_parents_come_before_children() -> None:
+def test_another_draw_shares_no_random_number_with_the_first() -> None:
+    steps, runs = plan.unseen(1), others.unseen(1)
+    first = {train.seed_of(step, base, 0) for step in plan.STEPS for base in step.bases} | {
+        run.seed for run in others.OTHERS
+    }
+    second = {train.seed_of(step, base, 1) for step in steps for base in step.bases} | {run.seed for run in runs}
+    assert not first & second
+    orders = [{step.recipe.order for step in drawn if step.recipe} for drawn in (plan.STEPS, steps)]
+    assert not orders[0] & orders[1]
+
+
+@pytest.mark.parametrize("steps", [plan.STEPS, plan.unseen(1)], ids=["first", "unseen"])
+def test_parents_come_before_children(steps: tuple[plan.Step, ...]) -> None:
     seen = {*plan.LARGE}
-    for step in plan.STEPS:
+    for step in steps:
         for base in step.bases:
             needed = {*step.relations(base), *([base] if step.name else [])}
             assert needed <= seen, step.child(base)

@@ -276,8 +276,8 @@ def _answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
         statistic=float(best.fixed),
         n=best.n,
         effect=best.effect,
-        observed=f"{best.fixed} of {best.n} {best.view.what} chose their own{best.view.how}",
-        strangers=f"{sets} of {best.n}, one of every set of {best.n / sets:.0f}",
+        observed=f"{best.fixed:,} of {best.n:,} {best.view.what} chose their own{best.view.how}",
+        strangers=f"{sets:,} of {best.n:,}, one of every set of {best.n / sets:.0f}",
         per_layer=best.findings,
     )
 

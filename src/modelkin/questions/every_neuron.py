@@ -199,8 +199,8 @@ def answer(layers: Sequence[LayerCalls], layers_of_b: int, rng: np.random.Genera
         statistic=float(best.fixed),
         n=best.n,
         effect=float(np.median(effects)) if effects else None,
-        observed=f"{best.fixed} of {best.n} neurons found themselves{told[0]}{_located(judged, findings)}",
-        strangers=f"{best.blocks} of {best.n} on average: one in each block of at most {BLOCK}{told[1]}",
+        observed=f"{best.fixed:,} of {best.n:,} neurons found themselves{told[0]}{_located(judged, findings)}",
+        strangers=f"{best.blocks:,} of {best.n:,} on average: one in each block of at most {BLOCK}{told[1]}",
         per_layer=findings,
     )
 
@@ -336,7 +336,7 @@ def _located(judged: Significance, findings: Sequence[LayerFinding]) -> str:
     if len(named) > MOST_NAMED:
         return f"; beyond chance in {len(named)} of {len(findings)} layers"
     told = ", ".join(f"{finding.b} ({finding.statistic:.0f} of {finding.n})" for finding in named)
-    return f"; beyond chance in layer {told} of b"
+    return f"; beyond chance in layer {told} of B"
 
 
 def _both_repeat(layers: Sequence[LayerCalls]) -> bool:

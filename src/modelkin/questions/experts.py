@@ -103,8 +103,8 @@ def counted(question: Question, sets: Sequence[Set], what: str, rng: np.random.G
         significance,
         (Assumption(question.null), *checks),
         effect=float(np.median(asked)),
-        observed=f"{layers.fixed} of {layers.n} {what}s chose their own",
-        strangers=f"{count} of {layers.n}, one of every set of {layers.n / count:.0f}",
+        observed=f"{layers.fixed:,} of {layers.n:,} {what}s chose their own",
+        strangers=f"{count:,} of {layers.n:,}, one of every set of {layers.n / count:.0f}",
         per_layer=tuple(findings),
     )
 

@@ -106,8 +106,8 @@ def answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
         call.significance,
         assumptions,
         effect=call.fixed / call.n,
-        observed=f"{call.fixed} of {call.n} hidden axes found themselves",
-        strangers=f"1 of {call.n} on average",
+        observed=f"{call.fixed:,} of {call.n:,} hidden axes found themselves",
+        strangers=f"1 of {call.n:,} on average",
         per_layer=_per_layer(vectors),
     )
 

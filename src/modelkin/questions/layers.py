@@ -144,7 +144,7 @@ def _answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
         significance,
         assumptions,
         effect=float(np.median([cell.effect for cell in found or beside])) if found or beside else None,
-        observed=f"{len(found)} of {len(path)} layers of b match a layer of a{_left_out(a, raw_a, b, raw_b)}",
+        observed=f"{len(found)} of {len(path)} layers of B match a layer of A{_left_out(a, raw_a, b, raw_b)}",
         strangers="none does: of the neurons of any two layers one finds itself",
         per_layer=findings,
     )
@@ -152,13 +152,13 @@ def _answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
 
 def _left_out(a: Readings, raw_a: Raw, b: Readings, raw_b: Raw) -> str:
     missing = [len(side.portrait.layers) - len(raw) for side, raw in ((a, raw_a), (b, raw_b))]
-    return f"; left out were {missing[0]} layers of a and {missing[1]} of b" if any(missing) else ""
+    return f"; left out were {missing[0]} layers of A and {missing[1]} of B" if any(missing) else ""
 
 
 def _significance(cells: Sequence[Sequence[Cell]], beside: Sequence[Cell]) -> Significance:
     """The best cell of the table, or the sum over layers that face each other before a row was looked at."""
     asked = [cell.significance for row in cells for cell in row if cell.significance.n]
-    best = better_of(asked, "layers of a by layers of b")
+    best = better_of(asked, "layers of A by layers of B")
     if not any(cell.significance.n for cell in beside):
         return best
     total = total_fixed_points([cell.fixed for cell in beside], [cell.significance.n for cell in beside])

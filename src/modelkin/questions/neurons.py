@@ -177,8 +177,8 @@ def answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
         n=best.n,
         effect=_likeness(best.calls),
         detectable=_detectable(best, len(tracks), together, rng),
-        observed=f"{best.fixed} of {best.n} neurons found themselves, in {_layers(best)}",
-        strangers=f"{len(best.calls)} of {best.n} on average: one {_each(best)}",
+        observed=f"{best.fixed:,} of {best.n:,} neurons found themselves, in {_layers(best)}",
+        strangers=f"{len(best.calls)} of {best.n:,} on average: one {_each(best)}",
         per_layer=tuple(_finding(layer) for layer in layers),
     )
 

@@ -120,7 +120,7 @@ def answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
         statistic=found.correlation,
         effect=found.correlation,
         detectable=_detectable(found),
-        observed=f"mean correlation {found.correlation:.3f} of {test.n} rows",
+        observed=f"mean correlation {found.correlation:.3f} of {test.n:,} rows",
         strangers=f"{found.expected:.3f} ± {_spread(found):.3f}",
         per_layer=tuple(_finding(layer) for layer in layers),
     )

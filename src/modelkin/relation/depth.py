@@ -39,7 +39,7 @@ def depth_change(
     facing = dict(layers)  # without the layers of b of which nothing is known: they were not left out
     alone_b = [name for name in b.layers if facing.get(name) is None]
     if repeated:
-        why = f"{_layers(repeated)} of b continue{'s' * (repeated == 1)} a layer of a that another continues too"
+        why = f"{_layers(repeated)} of B continue{'s' * (repeated == 1)} a layer of A that another continues too"
         # Layers of b that a lacks, or the reverse, are those of siblings.
         return Depth("depth-upscale", "b", why, tells_order=not alone_a and not alone_b)
     if not used or bool(alone_a) == bool(alone_b):
@@ -50,9 +50,10 @@ def depth_change(
     ]
     if len(doubled) * 2 >= len(alone):
         verb = "is a double" if len(doubled) == 1 else "are doubles"
-        return Depth("depth-upscale", child, f"{_layers(len(doubled))} of {child} {verb} of others of its own")
+        return Depth("depth-upscale", child, f"{_layers(len(doubled))} of {child.upper()} {verb} of others of its own")
     other = "b" if child == "a" else "a"
-    why = f"{child} has {_layers(len(alone))} that {other} lacks: left out in {other}, or put in between in {child}"
+    one, less = child.upper(), other.upper()
+    why = f"{one} has {_layers(len(alone))} that {less} lacks: left out in {less}, or put in between in {one}"
     return Depth("depth-prune", other, why, tells_order=False)
 
 

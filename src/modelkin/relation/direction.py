@@ -21,8 +21,8 @@ from modelkin.relation.tensors import linear
 
 SURE = 0.9
 ORDERS: dict[Direction, str] = {
-    "a->b": "a came first",
-    "b->a": "b came first",
+    "a->b": "A came first",
+    "b->a": "B came first",
     "neither": "both come from a third",
 }
 SPECIAL, ORDINARY = 1e-4, 0.01  # axes are no random directions up to the one p, and may be from the other on
@@ -105,7 +105,7 @@ def _by_loss(clues: Clues, child: str, reasons: tuple[str, ...]) -> Judgement:
     shapes = (*_either_way(clues), *_other_tokens(clues.tokens))
     if clues.merge is not None or (_is_unchanged(clues.facts) and not shapes):
         return Judgement("a->b" if child == "b" else "b->a", None, reasons)
-    but = f"that points to {child} as the later one; but more than that was changed, and both may come from a third"
+    but = f"that points to {child.upper()} as the later one; but more than that was changed, and both may come from a third"
     return Judgement("unknown", None, (*reasons, *shapes, but))
 
 
@@ -159,7 +159,7 @@ def _losses(clues: Clues) -> list[tuple[str, str]]:
         # Where something is missing the other may as well stand for a relative of it.
         is_told = merge is not None and merge.merged == name and not merge.missing_parent
         if merge is not None and is_told and other in (*merge.sources, merge.base):
-            found.append((child, f"{child} is a mixture of {', '.join(short_names(merge.sources).values())}"))
+            found.append((child, f"{child.upper()} is a mixture of {', '.join(short_names(merge.sources).values())}"))
     return found
 
 
@@ -170,26 +170,26 @@ def rearranged_side(clues: Clues) -> list[tuple[str, str]]:
         odd = {"a": axes.pvalue_a, "b": axes.pvalue_b}
         for side, other in (("a", "b"), ("b", "a")):
             if odd[side] >= ORDINARY and odd[other] <= SPECIAL:
-                found.append((side, f"{side} was turned: {_turned(odd[side], odd[other], other)}"))
+                found.append((side, f"{side.upper()} was turned: {_turned(odd[side], odd[other], other)}"))
     if tokens is not None and not tokens.only_a + tokens.only_b:
         rise = {"a": tokens.ascending_a, "b": tokens.ascending_b}
         for side, other in (("a", "b"), ("b", "a")):
             here, there = rise[side], rise[other]
             if here is not None and there is not None and here <= RENUMBERED and there >= NUMBERED:
-                found.append((side, f"{side} was renumbered: {_renumbered(here, there, other)}"))
+                found.append((side, f"{side.upper()} was renumbered: {_renumbered(here, there, other)}"))
     return found
 
 
 def _turned(here: float, there: float, other: str) -> str:
     return (
-        f"its hidden axes are like directions drawn at random (p {here:.2g}) and those of {other} are not "
+        f"its hidden axes are like directions drawn at random (p {here:.2g}) and those of {other.upper()} are not "
         f"(p {there:.0e}); of strangers that nobody turned none are"
     )
 
 
 def _renumbered(here: float, there: float, other: str) -> str:
     return (
-        f"{here:.0%} of its tokens have a higher number than the one merged before, of {other}'s {there:.0%}; by "
+        f"{here:.0%} of its tokens have a higher number than the one merged before, of {other.upper()}'s {there:.0%}; by "
         "chance it is 50%, and where nobody renumbered nearly all"
     )
 
@@ -217,7 +217,7 @@ def _grid_losses(facts: Sequence[TensorFact]) -> list[tuple[str, str]]:
         ),
     }
     return [
-        (child, why.format(child))
+        (child, why.format(child.upper()))
         for why, sides in tests.items()
         for child, marks in zip("ab", sides, strict=True)
         if sum(marks) > MOST * len(body)
@@ -229,11 +229,11 @@ def _structure(clues: Clues) -> list[tuple[str, str]]:
     if clues.depth is not None and clues.depth.tells_order:
         found.append((clues.depth.child, clues.depth.why))
     if clues.upcycled is not None:
-        found.append((clues.upcycled, f"the experts of {clues.upcycled} hold the neurons of the other's layers"))
+        found.append((clues.upcycled, f"the experts of {clues.upcycled.upper()} hold the neurons of the other's layers"))
     tokens = clues.tokens
     if tokens is not None:
         found += [
-            (side, f"{side} has tokens more, whose rows lie near the mean")
+            (side, f"{side.upper()} has tokens more, whose rows lie near the mean")
             for side, is_so in _grown(tokens).items()
             if is_so
         ]
@@ -244,7 +244,7 @@ def _either_way(clues: Clues) -> tuple[str, ...]:
     """What one has and the other has not, whoever came first."""
     found = [clues.depth.why] if clues.depth is not None and not clues.depth.tells_order else []
     if clues.narrow is not None:
-        found.append(f"{clues.narrow} is a part of the other's hidden axes or neurons; or the other was made wider")
+        found.append(f"{clues.narrow.upper()} is a part of the other's hidden axes or neurons; or the other was made wider")
     if clues.reordered:
         found.append("layers stand in another order in one of the two, and nothing tells in which they were moved")
     return (*found, *_both_emptied(clues.facts))
@@ -254,7 +254,7 @@ def _other_tokens(tokens: TokenFacts | None) -> list[str]:
     """Tokens that one has alone, unless their rows tell that they were added."""
     if tokens is None or not tokens.only_a + tokens.only_b or any(_grown(tokens).values()):
         return []
-    return [f"tokens differ: {tokens.only_a} only in a, {tokens.only_b} only in b"]
+    return [f"tokens differ: {tokens.only_a:,} only in A, {tokens.only_b:,} only in B"]
 
 
 def _grown(tokens: TokenFacts) -> dict[str, bool]:
@@ -273,7 +273,7 @@ def _both_emptied(facts: Sequence[TensorFact]) -> list[str]:
         "b": [f.emptied_b and f.zeros_b > f.zeros_a + EMPTIED and f.zeros_a > EMPTIED for f in body],
     }
     return [
-        f"both have zeros, and {side} has them where the other has and elsewhere: it was emptied further, or both were "
+        f"both have zeros, and {side.upper()} has them where the other has and elsewhere: it was emptied further, or both were "
         "emptied from a third"
         for side, marks in sides.items()
         if sum(marks) > MOST * len(body)
@@ -316,8 +316,8 @@ def _rooted(triplet: Triplet, ahead: float, before_a: float, before_b: float) ->
 def _between(triplet: Triplet) -> str:
     """What a right angle says, without one."""
     third = short_names([triplet.third])[triplet.third]
-    middle, *ends = {"a between": ("a", "b", third), "b between": ("b", "a", third)}.get(
-        triplet.shape, (third, "a", "b")
+    middle, *ends = {"a between": ("A", "B", third), "b between": ("B", "A", third)}.get(
+        triplet.shape, (third, "A", "B")
     )
     return (
         f"{middle} lies between {ends[0]} and {ends[1]}: what sets these two apart from it has nothing in common, so "

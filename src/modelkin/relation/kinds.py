@@ -76,7 +76,7 @@ def _renumbered(tokens: TokenFacts | None) -> KindFound | None:
     """The same model whose tokens have other numbers: the same rows, in another order."""
     if tokens is None or not tokens.moved_ids:
         return None
-    why = f"every value is the same, but {tokens.moved_ids} of {tokens.shared} tokens have another number"
+    why = f"every value is the same, but {tokens.moved_ids:,} of {tokens.shared:,} tokens have another number"
     return KindFound("obfuscated", None, why, "two models trained apart share no matrix")
 
 
@@ -130,7 +130,7 @@ def _vocabulary(found: Findings) -> KindFound | None:
     if alone < max(FEWEST_TOKENS, TOKENS * min(tokens.tokens_a, tokens.tokens_b)):
         return None
     rows = "" if tokens.found is None else f"; of the rows of shared tokens {tokens.found:.0%} find each other"
-    why = f"{tokens.shared} tokens shared, {tokens.only_a} only in a, {tokens.only_b} only in b{rows}"
+    why = f"{tokens.shared:,} tokens shared, {tokens.only_a:,} only in A, {tokens.only_b:,} only in B{rows}"
     return KindFound("vocabulary-surgery", None, why, "of the rows of shared tokens one finds its own")
 
 

@@ -18,9 +18,9 @@ SHOWN_SOURCES = 6
 PLACES = ("hidden", "neurons", "heads", "experts", "layers")
 NAMES = {"hidden": "hidden axes", "neurons": "neurons", "heads": "heads", "experts": "experts", "layers": "layers"}
 SHAPES = {
-    "a between": "a lies between it and b",
-    "b between": "b lies between it and a",
-    "third between": "it lies between a and b",
+    "a between": "A lies between it and B",
+    "b between": "B lies between it and A",
+    "third between": "it lies between A and B",
     "star": "all three come from a fourth",
     "unclear": "how the three lie to each other cannot be told",
 }

@@ -75,7 +75,7 @@ def total_fixed_points(counts: Sequence[int], sizes: Sequence[int]) -> Significa
         raise ValueError("every layer needs a count between 0 and its size")
     asked = tuple(sorted(n for n in sizes if n))
     where = "in one layer, one" if len(asked) == 1 else f"in {len(asked)} layers apart, one a layer"
-    text = f"of {sum(asked)} numbers, hidden and given back {where} finds itself"
+    text = f"of {sum(asked):,} numbers, hidden and given back {where} finds itself"
     return Significance(
         statistic=float(sum(counts)),
         log10_pvalue=log_total_tail(asked, sum(counts)) / LN10,

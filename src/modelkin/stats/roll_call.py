@@ -141,7 +141,7 @@ def count_significance(fixed: int, n: int) -> Significance:
         statistic=float(fixed),
         log10_pvalue=log_rencontres_tail(n, fixed) / LN10,
         null=Null(
-            f"of {n} numbers, hidden and given back, one finds itself on average; k or more with a chance below 1/k!",
+            f"of {n:,} numbers, hidden and given back, one finds itself on average; k or more with a chance below 1/k!",
             _drawn(n),
         ),
         n=n,

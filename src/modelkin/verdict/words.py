@@ -113,7 +113,7 @@ def related(direction: Direction = "unknown") -> str:
 def turned(found: Tally, undone: Sequence[str], direction: Direction = "unknown") -> str:
     """Stage 5 recognised the neurons. Whether somebody meant to hide them no weight can tell."""
     seen = found.unmasked
-    count = "" if seen is None else f" {seen.statistic:.0f} of {seen.n} MLP neurons are recognised, and"
+    count = "" if seen is None else f" {seen.statistic:,.0f} of {seen.n:,} MLP neurons are recognised, and"
     if not undone:
         return f"The two models are related, though their shapes differ:{count} {WHOSE[direction]}."
     return (

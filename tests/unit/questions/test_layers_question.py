@@ -180,7 +180,7 @@ def test_layers_that_are_not_finite_are_left_out() -> None:
     child[2][3, 3] = np.nan
     found = answer(readings(parent), readings(child))
     assert layer_map(found) == (("0", "0"), ("1", "1"), ("3", "3"))
-    assert "left out were 0 layers of a and 1 of b" in found.observed
+    assert "left out were 0 layers of A and 1 of B" in found.observed
     with pytest.raises(CannotAsk, match="finite"):
         answer(readings(parent), readings([np.full((ROWS, WIDTH), np.inf, np.float32)]))
 

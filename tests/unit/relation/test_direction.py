@@ -117,7 +117,7 @@ def test_a_loss_beside_other_changes_may_be_a_siblings() -> None:
     found = judged(Clues(facts(BASE, moved(BASE, 0.05, 1)), depth=Depth("depth-upscale", "b", "doubled")), (), {})
     assert found.direction == "unknown"
     assert found.reasons[0] == "doubled"
-    assert "points to b as the later one" in found.reasons[1]
+    assert "points to B as the later one" in found.reasons[1]
 
 
 def test_added_rows_near_the_mean_point_at_the_larger_vocabulary_and_trained_ones_do_not() -> None:
@@ -151,7 +151,7 @@ def test_the_one_whose_axes_are_ordinary_was_turned(axes: AxesFacts, order: str)
 def test_a_turned_model_that_is_far_from_the_other_may_come_from_before_both() -> None:
     judgement = judged(Clues(facts(BASE, moved(BASE, 0.6, 1)), axes=TURNED), (), {})
     assert judgement.direction == "unknown"
-    assert "b was turned" in judgement.reasons[-2]
+    assert "B was turned" in judgement.reasons[-2]
     assert "both may come from a third" in judgement.reasons[-1]
 
 

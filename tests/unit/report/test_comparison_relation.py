@@ -15,7 +15,7 @@ from modelkin.report.comparison_relation import STANDS, alignment_lines, relatio
 from modelkin.report.comparison_text import comparison_page
 from modelkin.report.text import render
 
-REASONS = ("b was turned", "that points to b")
+REASONS = ("B was turned", "that points to B")
 
 
 def fact(role: Role, shape: tuple[int, ...], correlation: float) -> TensorFact:
@@ -57,8 +57,8 @@ def told(direction: Direction, *kinds: Kind, found: tuple[Kind, ...] | None = No
     ],
 )
 def test_the_order_is_told_once_with_all_its_reasons(direction: Direction, start: str) -> None:
-    lines = [line for line in relation_lines(told(direction, "fine-tune")) if line.endswith("points to b")]
-    assert lines == [f"{start}b was turned; that points to b"]
+    lines = [line for line in relation_lines(told(direction, "fine-tune")) if line.endswith("points to B")]
+    assert lines == [f"{start}B was turned; that points to B"]
 
 
 def test_a_reason_that_a_kind_was_told_by_is_not_told_again() -> None:
