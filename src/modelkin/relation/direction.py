@@ -105,7 +105,10 @@ def _by_loss(clues: Clues, child: str, reasons: tuple[str, ...]) -> Judgement:
     shapes = (*_either_way(clues), *_other_tokens(clues.tokens))
     if clues.merge is not None or (_is_unchanged(clues.facts) and not shapes):
         return Judgement("a->b" if child == "b" else "b->a", None, reasons)
-    but = f"that points to {child.upper()} as the later one; but more than that was changed, and both may come from a third"
+    but = (
+        f"that points to {child.upper()} as the later one; but more than that was changed, and both may come from a "
+        "third"
+    )
     return Judgement("unknown", None, (*reasons, *shapes, but))
 
 
@@ -189,8 +192,8 @@ def _turned(here: float, there: float, other: str) -> str:
 
 def _renumbered(here: float, there: float, other: str) -> str:
     return (
-        f"{here:.0%} of its tokens have a higher number than the one merged before, of {other.upper()}'s {there:.0%}; by "
-        "chance it is 50%, and where nobody renumbered nearly all"
+        f"{here:.0%} of its tokens have a higher number than the one merged before, of {other.upper()}'s {there:.0%}; "
+        "by chance it is 50%, and where nobody renumbered nearly all"
     )
 
 
@@ -229,7 +232,8 @@ def _structure(clues: Clues) -> list[tuple[str, str]]:
     if clues.depth is not None and clues.depth.tells_order:
         found.append((clues.depth.child, clues.depth.why))
     if clues.upcycled is not None:
-        found.append((clues.upcycled, f"the experts of {clues.upcycled.upper()} hold the neurons of the other's layers"))
+        why = f"the experts of {clues.upcycled.upper()} hold the neurons of the other's layers"
+        found.append((clues.upcycled, why))
     tokens = clues.tokens
     if tokens is not None:
         found += [
@@ -244,7 +248,8 @@ def _either_way(clues: Clues) -> tuple[str, ...]:
     """What one has and the other has not, whoever came first."""
     found = [clues.depth.why] if clues.depth is not None and not clues.depth.tells_order else []
     if clues.narrow is not None:
-        found.append(f"{clues.narrow.upper()} is a part of the other's hidden axes or neurons; or the other was made wider")
+        part = clues.narrow.upper()
+        found.append(f"{part} is a part of the other's hidden axes or neurons; or the other was made wider")
     if clues.reordered:
         found.append("layers stand in another order in one of the two, and nothing tells in which they were moved")
     return (*found, *_both_emptied(clues.facts))
@@ -273,8 +278,8 @@ def _both_emptied(facts: Sequence[TensorFact]) -> list[str]:
         "b": [f.emptied_b and f.zeros_b > f.zeros_a + EMPTIED and f.zeros_a > EMPTIED for f in body],
     }
     return [
-        f"both have zeros, and {side.upper()} has them where the other has and elsewhere: it was emptied further, or both were "
-        "emptied from a third"
+        f"both have zeros, and {side.upper()} has them where the other has and elsewhere: it was emptied further, or "
+        "both were emptied from a third"
         for side, marks in sides.items()
         if sum(marks) > MOST * len(body)
     ]
