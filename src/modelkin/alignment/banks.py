@@ -57,8 +57,13 @@ def common_block(anatomy: Anatomy, layer: str) -> Block | None:
     return next((block for block in blocks(anatomy, layer) if block.expert < 0), None)
 
 
-def side_by_side(sides: Sides, pairs: Sequence[LayerPair], banks: Sequence[Bank], step: Step) -> Found:
-    """The neurons of layers beside each other, matched by their forms with all operators, by two ways of looking."""
+def side_by_side(
+    sides: Sides, pairs: Sequence[LayerPair], banks: Sequence[Bank], step: Step, together: bool = False
+) -> Found:
+    """The neurons of layers beside each other, matched by their forms with all operators.
+
+    By two ways of looking, or by all that there are together.
+    """
     mine = [each for bank in banks for left, _ in bank.values() for each in left]
     theirs = [each for bank in banks for _, right in bank.values() for each in right]
     found: Found = {}
@@ -66,16 +71,17 @@ def side_by_side(sides: Sides, pairs: Sequence[LayerPair], banks: Sequence[Bank]
         step(f"matching neurons by signature, layers {pair[0]} and {pair[1]}")
         try:
             experts = experts_by_signature(sides, pair, mine, theirs)
-            found[pair] = [(block, _matched(sides, block, mine, theirs)) for block in sides.paired(*pair, experts)]
+            paired = sides.paired(*pair, experts)
+            found[pair] = [(block, _matched(sides, block, mine, theirs, together)) for block in paired]
         except Unfit as reason:
             sides.note(str(reason))
     return found
 
 
-def _matched(sides: Sides, pair: BlockPair, mine: list[Operator], theirs: list[Operator]) -> Choice:
-    views = sides.views(pair)[:2]
+def _matched(sides: Sides, pair: BlockPair, mine: list[Operator], theirs: list[Operator], together: bool) -> Choice:
+    views = sides.views(pair)[: None if together else 2]
     left, right = ([scored(signatures(view[side], ops)) for view in views] for side, ops in ((0, mine), (1, theirs)))
-    return by_signature(left, right, sides.rng)
+    return by_signature(left, right, sides.rng, together)
 
 
 def experts_by_signature(

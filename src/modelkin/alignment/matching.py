@@ -8,8 +8,9 @@ decides, and for every way of looking anew.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,10 +63,20 @@ def assigned(likeness: NDArray[np.floating], rng: np.random.Generator) -> Indice
     return chosen
 
 
-def by_signature(left: Sequence[Floats], right: Sequence[Floats], rng: np.random.Generator) -> Choice:
+def by_signature(
+    left: Sequence[Floats], right: Sequence[Floats], rng: np.random.Generator, together: bool = False
+) -> Choice:
     """The nearest, by scored signatures of a and of b, one array a way of looking."""
     sides = zip(left, right, strict=True)
-    return Choice(tuple(assigned(2 * b @ a.T - np.sum(a**2, axis=1), rng) for a, b in sides))
+    return choice_of((2 * b @ a.T - np.sum(a**2, axis=1) for a, b in sides), rng, together)
+
+
+def choice_of(likenesses: Iterable[Floats], rng: np.random.Generator, together: bool) -> Choice:
+    """Every way of looking by itself; or all together, by the sum of what they see, and then none can disagree."""
+    if not together:
+        return Choice(tuple(assigned(each, rng) for each in likenesses))
+    one = assigned(reduce(np.add, likenesses), rng)
+    return Choice((one, one))
 
 
 def scored(signatures: Floats) -> Floats:
@@ -73,9 +84,9 @@ def scored(signatures: Floats) -> Floats:
     return rank_scores(signatures.T).T.astype(np.float32)
 
 
-def by_rotation(sides: Sides, pair: BlockPair, rotation: Rotation, ways: int = 3) -> Choice:
+def by_rotation(sides: Sides, pair: BlockPair, rotation: Rotation, ways: int = 3, together: bool = False) -> Choice:
     views = sides.views(pair)[:ways]
-    return Choice(tuple(assigned(np.abs(turned(b, rotation) @ a.T), sides.rng) for a, b in views))
+    return choice_of((np.abs(turned(b, rotation) @ a.T) for a, b in views), sides.rng, together)
 
 
 def turned(rows: Floats, rotation: Rotation) -> Floats:

@@ -6,6 +6,7 @@ Both give two rotations, each taught by some layers and to be judged on the othe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from modelkin.alignment.banks import Bank, Step, attention_bank, experts_by_rotation, mlp_bank, side_by_side
 from modelkin.alignment.folding import Unfit
@@ -13,9 +14,11 @@ from modelkin.alignment.layer_maps import Shown, layer_map
 from modelkin.alignment.matching import Choice, by_rotation
 from modelkin.alignment.scanning import NO_OPERATOR, Scan, recognised, scanned
 from modelkin.alignment.sides import LEAST_OF_A_BLOCK, MOST_NEURONS, BlockPair, Sides
-from modelkin.alignment.teaching import Found, LayerPair, Taught, teach
+from modelkin.alignment.teaching import Found, LayerPair, Taught, asked, teach, teach_together
 
 ENOUGH_OPERATORS = 48  # with fewer, operators of MLPs join those of attention
+RECOGNISED = 0.25  # of the neurons that teach: fewer are next to nobody
+NOT_TOGETHER = "neurons were not matched by all of their rows together: it would take long in models of this size"
 
 
 def facing_route(
@@ -31,9 +34,28 @@ def facing_route(
         banks: list[Bank] = [bank] if 2 * len(bank) >= ENOUGH_OPERATORS else [bank, mlp_bank(sides, fold)]
         if fold and not any(banks):
             sides.note(NO_OPERATOR)
-        taught = teach(sides, side_by_side(sides, fold, banks, step))
+        taught = _taught(sides, fold, banks, step)
         found += [] if taught is None else [taught]
     return found
+
+
+def _taught(sides: Sides, fold: Sequence[LayerPair], banks: Sequence[Bank], step: Step) -> Taught | None:
+    """By ways of looking apart; and where next to nobody is recognised so, by all together.
+
+    Which of the two is believed is settled here, by the layers that teach, so what will be judged has no part in it.
+    The second has a chance of its own: where it shows nothing, all is as if it had not been tried.
+    """
+    found = side_by_side(sides, fold, banks, step)
+    taught = teach(sides, found)
+    enough = RECOGNISED * asked(found)
+    if taught is None or taught.anchors >= enough:
+        return taught
+    if not (sides.a.small and sides.b.small):
+        sides.note(NOT_TOGETHER)
+        return taught
+    apart = replace(sides, rng=sides.rng.spawn(1)[0])
+    second = teach_together(apart, side_by_side(apart, fold, banks, step, together=True))
+    return taught if second is None or second.anchors < enough else second
 
 
 def scanning_route(sides: Sides, layers_a: Sequence[str], layers_b: Sequence[str], step: Step) -> list[Taught]:
