@@ -196,6 +196,39 @@ def test_the_table_of_questions_sorts_by_mouse_and_by_keyboard(browser: Browser,
         assert questions(page)[-1] == "layers"
 
 
+def test_a_chart_has_a_role_and_a_name_before_it_lives(browser: Browser, pages: dict[str, str]) -> None:
+    with Tab(browser, java_script_enabled=False) as tab:
+        page = tab.open(pages["related"])
+        boxes = page.locator("#en .chart[tabindex]").all()
+        assert len(boxes) >= 3
+        assert all(box.get_attribute("role") and box.get_attribute("aria-label") for box in boxes)
+
+
+def test_the_words_of_a_tooltip_can_be_read(browser: Browser, pages: dict[str, str]) -> None:
+    with Tab(browser) as tab:
+        page = tab.open(pages["related"])
+        through(page)
+        page.locator("[data-spec='en-curves-spec'] .mark-symbol path").first.hover()
+        page.locator("#vg-tooltip-element.visible").wait_for()
+        key = page.locator("#vg-tooltip-element td.key").first
+        look = key.evaluate("one => [getComputedStyle(one).color, getComputedStyle(one).fontSize]")
+        assert look == ["rgb(90, 90, 90)", "13px"]
+
+
+def test_printed_pages_are_numbered_and_named(browser: Browser, pages: dict[str, str]) -> None:
+    with Tab(browser) as tab:
+        page = tab.open(pages["unrelated"])
+        rules = page.evaluate(
+            "[...document.styleSheets].flatMap(sheet => [...sheet.cssRules])"
+            ".filter(rule => rule instanceof CSSPageRule).map(rule => rule.cssText).join(' ')"
+        )
+        assert 'content: counter(page) " / " counter(pages)' in rules
+        assert 'content: "modelkin: A dune, B grove"' in rules
+        page.emulate_media(media="print")
+        assert page.locator("#en footer:visible").count() == 0  # it would take a page for itself
+        assert page.locator("#en .made:visible").count() == 1
+
+
 def test_the_page_prints_to_a4_with_everything_open(browser: Browser, pages: dict[str, str], tmp_path: Path) -> None:
     with Tab(browser, color_scheme="dark") as tab:
         page = tab.open(pages["related"])

@@ -92,6 +92,10 @@ class Controls(msgspec.Struct, frozen=True):
         means = [each.means for each in self.classes if each.of.route == route]
         return (max(two for two, _ in means), max(three for _, three in means)) if means else None
 
+    def scores(self, route: str) -> list[float]:
+        """Of all pairs of this route, whatever their class."""
+        return [pair.score for each in self.classes if each.of.route == route for pair in each.pairs]
+
 
 def pair_class(alignment: Alignment) -> PairClass:
     sides = alignment.a, alignment.b

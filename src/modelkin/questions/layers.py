@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 
 from modelkin.architectures import Anatomy
@@ -39,12 +40,13 @@ from modelkin.questions.layer_cells import (
     ready,
 )
 from modelkin.questions.question import CannotAsk, Cuts, Pair, Question, weighed
-from modelkin.records import Assumption, Cut, Evidence, LayerFinding, Role, Significance, Slot
+from modelkin.records import Assumption, Cut, Evidence, LayerFinding, Null, Role, Significance, Slot
 from modelkin.sampling.facing import facing
 from modelkin.sampling.offsets import offset
 from modelkin.sampling.readings import Readings
 from modelkin.stats import better_of, holm, total_fixed_points, traits
 from modelkin.stats.layer_path import ALPHA, Table, cell_scores, layer_path
+from modelkin.stats.rencontres import even_quantiles, largest_law, total_law
 
 FEWEST_ROWS = 8
 STANDARD_BYTES = 26_000_000  # of the 64 MB a model that all questions together may read
@@ -158,11 +160,18 @@ def _left_out(a: Readings, raw_a: Raw, b: Readings, raw_b: Raw) -> str:
 def _significance(cells: Sequence[Sequence[Cell]], beside: Sequence[Cell]) -> Significance:
     """The best cell of the table, or the sum over layers that face each other before a row was looked at."""
     asked = [cell.significance for row in cells for cell in row if cell.significance.n]
-    best = better_of(asked, "layers of A by layers of B")
+    best = _best(asked)
     if not any(cell.significance.n for cell in beside):
         return best
     total = total_fixed_points([cell.fixed for cell in beside], [cell.significance.n for cell in beside])
     return better_of([total, best], "facing layers together, the best pair of layers alone")
+
+
+def _best(asked: Sequence[Significance]) -> Significance:
+    """With the law of the best of so many as its picture: that of one alone would make it look like a find."""
+    best = better_of(asked, "layers of A by layers of B")
+    picture = even_quantiles(largest_law(total_law([best.n]), len(asked)))
+    return msgspec.structs.replace(best, null=Null(best.null.text, picture))
 
 
 def _repeats(raw: Raw, rng: np.random.Generator) -> bool:

@@ -21,6 +21,7 @@ Block = tuple[Slot, NDArray[np.float64], NDArray[np.float64]]  # rows of a and o
 # Entries of a config that name a place or a version and say nothing of the model.
 NAMES = frozenset({"transformers_version", "name_or_path"})
 SHORTEST_PROFILE = 3
+NEAR_ONE = 0.8  # a cosine of gains; below, one of the models has gains of both signs
 READERS = frozenset({Role.GATE, Role.UP, Role.SHARED_GATE, Role.SHARED_UP})
 MOST_ROWS, MOST_BLOCKS = 16, 8
 
@@ -70,12 +71,24 @@ def _gain_cosine(gains: Sequence[Beside]) -> NotEvidence | None:
     if not parts:
         return None
     reach = _mean([part.reach for part in parts])
+    expected = _mean([part.from_means for part in parts])
     return NotEvidence(
         measure=f"raw cosine of norm gains, mean of {_many(len(parts), 'vector')}",
         value=_mean([part.cosine for part in parts]),
-        expected_from_means_alone=_mean([part.from_means for part in parts]),
-        why="Gains are nearly all positive, so any two models have a cosine near 1: means and variances alone give the "
-        f"expected value, and their whole pattern, alike or not, can move it by at most {reach:.2g}.",
+        expected_from_means_alone=expected,
+        why=_why_cosine(expected, reach),
+    )
+
+
+def _why_cosine(expected: float, reach: float) -> str:
+    if expected >= NEAR_ONE:
+        return (
+            "Gains are nearly all positive, so any two models have a cosine near 1: means and variances alone give the "
+            f"expected value, and their whole pattern, alike or not, can move it by at most {reach:.2g}."
+        )
+    return (
+        "It is near 1 where gains are positive; these were moved into other weights or have both signs. Means and "
+        f"variances alone give the expected value, and their whole pattern can move it by at most {reach:.2g}."
     )
 
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from modelkin.questions.exchangeability import (
@@ -33,7 +34,7 @@ from modelkin.questions.neuron_blocks import (
 )
 from modelkin.questions.neurons import copied
 from modelkin.questions.question import CannotAsk, Cuts, Pair, Question, weighed
-from modelkin.records import Assumption, Cut, Evidence, LayerFinding, Slot
+from modelkin.records import Assumption, Cut, Evidence, LayerFinding, Null, Slot
 from modelkin.sampling.facing import facing
 from modelkin.sampling.offsets import offset
 from modelkin.sampling.readings import Readings
@@ -100,7 +101,8 @@ def answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
     read = _layers(a, b)
     layers, assumptions = _apart(read, rng)
     found = pooled_rows([(layer.a, layer.b) for layer in layers], rng)
-    test = found.significance
+    # The e-value convicts; what a reader sees beside the observed mean is the same mean of rows in any other order.
+    test = msgspec.structs.replace(found.significance, null=_pictured(found))
     if test.n < FEWEST_ROWS:
         raise CannotAsk(f"only {test.n} neurons can be told apart; {FEWEST_ROWS} are needed")
     assumptions += (
@@ -124,6 +126,10 @@ def answer(a: Readings, b: Readings, rng: np.random.Generator) -> Evidence:
         strangers=f"{found.expected:.3f} ± {_spread(found):.3f}",
         per_layer=tuple(_finding(layer) for layer in layers),
     )
+
+
+def _pictured(found: PooledRows) -> Null:
+    return Null(found.significance.null.text, found.drawn.null.sample)
 
 
 def _layers(a: Readings, b: Readings) -> list[Layer]:

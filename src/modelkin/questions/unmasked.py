@@ -8,6 +8,7 @@ for what opens a neuron and what it reads are not independent; so it is grade B,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,7 +25,10 @@ SAMPLE = 1000  # scores of controls that the record keeps, for the picture
 
 @dataclass(frozen=True)
 class Weighed:
-    """What the controls make of a pair: nothing, where there are none of its route."""
+    """What the controls make of a pair: nothing, where there are none of its route.
+
+    `sample`: agreements a set of the controls, to be drawn beside those of the pair.
+    """
 
     grade: Literal["B"] | None
     log10_pvalue: float | None
@@ -56,8 +60,8 @@ def answer(alignment: Alignment, controls: Controls | None = None) -> Evidence:
         null=Null(NULL, weighed.sample),
         n=neurons,
         effect=counts.two / max(1, neurons),
-        observed=f"with its axes turned back, {counts.two} of {neurons} neurons in {_layers(layers)} are recognised "
-        f"by two ways of looking alike, {counts.three} by three",
+        observed=f"with its axes turned back, {counts.two:,} of {neurons:,} neurons in {_layers(layers)} are "
+        f"recognised by two ways of looking alike, {counts.three:,} by three",
         strangers=weighed.strangers,
         per_layer=tuple(_finding(found) for found in alignment.held_out),
         assumptions=(
@@ -87,14 +91,13 @@ def _weighed(alignment: Alignment, controls: Controls) -> Weighed:
     wanted, counts = pair_class(alignment), counts_of(alignment.held_out)
     found, means = controls.of(wanted), controls.means(alignment.route)
     if found is not None and found.covers([shape_of(alignment.a), shape_of(alignment.b)]):
-        scores = sorted((pair.score for pair in found.pairs), reverse=True)
+        scores = [pair.score for pair in found.pairs]
         remark = (
             f"held against {len(scores):,} pairs of {found.models} unrelated models of its class ({wanted}); the "
             f"share of them that show as much, this pair counted among them, is p"
         )
-        strangers = f"{_chance(counts.sets)}; of {len(scores):,} unrelated pairs at most {scores[0]:.1f} a set"
-        step = -(-len(scores) // SAMPLE)
-        return Weighed("B", found.log10_pvalue(counts.score), strangers, (remark,), tuple(scores[::step]))
+        strangers = f"{_chance(counts.sets)}; of {len(scores):,} unrelated pairs at most {max(scores):.1f} a set"
+        return Weighed("B", found.log10_pvalue(counts.score), strangers, (remark,), _some(scores))
     if means is None:
         return Weighed(None, None, _chance(counts.sets), (f"no controls of this class: {wanted}",))
     remark = (
@@ -103,7 +106,14 @@ def _weighed(alignment: Alignment, controls: Controls) -> Weighed:
         f"taken below 1e{CAP:.0f}"
     )
     log10 = max(CAP, structural(alignment.held_out, means))
-    return Weighed("B", log10, f"{_chance(counts.sets)}, never over {means[0]:.1f} a set", (remark,))
+    strangers = f"{_chance(counts.sets)}, never over {means[0]:.1f} a set"
+    return Weighed("B", log10, strangers, (remark,), _some(controls.scores(alignment.route)))
+
+
+def _some(scores: Sequence[float]) -> tuple[float, ...]:
+    """Evenly from the highest down, that one among them."""
+    ranked = sorted(scores, reverse=True)
+    return tuple(ranked[:: -(-len(ranked) // SAMPLE)])
 
 
 def _chance(sets: int) -> str:

@@ -52,8 +52,6 @@ NOT_FINITE = "it holds values that are not finite numbers"
 LIMITS = (
     "Kind and direction are read from the weights alone, never from dates or model cards.",
     "A model that was trained for long after several steps shows the last one best.",
-    "An order of two says that one comes from the other or from a model very near to it; only a third relative tells "
-    "siblings.",
 )
 STORED_AGAIN = (
     "A model that was rearranged is stored anew, and training that changed it less than rounding does would not be "

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from modelkin.records import Comparison, Direction, Json, KindShare, Relation
 from modelkin.records.naming import short_names
-from modelkin.report.text import plain
+from modelkin.report.text import interval, percent, plain
 
 TITLE = "What was done, from all tensors of both"
 SHOWN_SOURCES = 6
@@ -85,8 +85,8 @@ def _share(comparison: Comparison) -> list[str]:
     if shared is None:
         return []
     of = "A" if comparison.verdict.direction == "b->a" else "B"
-    told = f"{100 * shared.fraction:.0f} % of the parameters of {of}"
-    return [f"shared: {told} (95 % interval {100 * shared.low:.0f}–{100 * shared.high:.0f} %; strangers: none)"]
+    told = f"{percent(shared.fraction)} of the parameters of {of}"
+    return [f"shared: {told} (95 % interval {interval(shared.low, shared.high)}; strangers: none)"]
 
 
 def _merge(found: Relation) -> list[str]:

@@ -20,6 +20,7 @@ from modelkin.report.text import plain, size
 STYLES = {"related": "bold cyan", "unrelated": "bold green", "undecided": "bold yellow"}
 COUNTS = {"A": 1e-6, "B": 1e-3}  # what an adjusted p must reach, by grade; the policy's, which a test compares
 ORDINARY = -1.0  # log10 of a p that nobody takes for a finding
+SMALL = -4.0  # log10 of a p that is written with an exponent
 LONGEST_ID = 76
 SHOWN_RUNS = 12
 QUESTION_WIDTH = 17
@@ -39,11 +40,13 @@ LABELS = {
     "coverage": "what was compared",
     "unmasked-neurons": "disguises undone",
 }
+UNMASKED = "unmasked-neurons"
 P_NOTE = (
-    "p: how often strangers show as much. It counts from 1e-6 down, after division among the questions, where the law "
-    "is exact (grade A), and from 1e-3 down where unrelated models are the measure (grade B); what does not reach that "
-    "is chance."
+    "p: how often strangers show as much. It counts from 1e-6 down, divided among the questions, where the law "
+    "is exact (grade A), from 1e-3 down where unrelated models measure it (grade B); the rest is chance: of strangers' "
+    "one in twenty is below 0.05."
 )
+IN_PLACE = "All but “disguises undone” came before anything was undone."
 Pair = tuple[str, str | None]  # a layer of b, and the layer of a that it matches
 Run = list[Pair]
 # A count that strangers may well reach here would read as a suspicion.
@@ -73,9 +76,11 @@ def comparison_page(comparison: Comparison) -> RenderableType:
 
 
 def pvalue_text(log10: float) -> str:
-    """One digit and the exponent, also far below what a float holds: 3e-41, 1e-312."""
-    if log10 > -2:
+    """Two digits, or one and the exponent, also far below what a float holds: 0.50, 0.036, 3e-41, 1e-312."""
+    if log10 > ORDINARY:
         return f"{min(1.0, 10.0**log10):.2f}"
+    if log10 > SMALL:
+        return f"{10.0**log10:.2g}"
     exponent = math.floor(log10)
     digit = round(10.0 ** (log10 - exponent))
     return f"1e{exponent + 1}" if digit == 10 else f"{digit}e{exponent}"
@@ -97,12 +102,18 @@ def _verdict(comparison: Comparison) -> RenderableType:
     parts = [line]
     if verdict.outcome == "related":
         sure = "" if verdict.direction_probability is None else f" ({verdict.direction_probability:.2f})"
-        facts = [f"kind: {kinds_text(verdict.kinds)}", f"direction: {verdict.direction}{sure}"]
+        facts = [f"kind: {kinds_text(verdict.kinds)}", f"direction: {verdict.direction}{sure}{unless(comparison)}"]
         if verdict.log10_pvalue is not None:
             beyond = ", extrapolated" if rests_on_extrapolation(comparison) else ""
             facts.append(f"p ≤ {pvalue_text(verdict.log10_pvalue)} (grade {verdict.grade}{beyond})")
         parts.append(Text(" · ".join(facts), style="bold"))
     return Padding(Group(*parts), (1, 0, 0, 0))
+
+
+def unless(comparison: Comparison) -> str:
+    """That two merely began alike can be imitated, as their sentence says; so nothing may say it flatly."""
+    began_alike = any(share.kind == "shared-init" for share in comparison.verdict.kinds)
+    return ", unless that is imitated" if began_alike else ""
 
 
 def _parties(comparison: Comparison) -> RenderableType:
@@ -153,8 +164,7 @@ def _answers(comparison: Comparison) -> RenderableType:
         table.add_row(*(Text(plain(word)) for word in words), shown_pvalue(answer))
     parts: list[RenderableType] = [table] if given else [Text("What was asked", style="bold")]
     parts.append(_unanswered([answer for answer in comparison.answers if isinstance(answer, Unanswered)]))
-    if any(answer.log10_pvalue is not None for answer in given):
-        parts.append(Text(P_NOTE, style="dim"))
+    parts += [Text(note, style="dim") for note in notes(comparison)]
     return Padding(Group(*parts), (1, 0, 0, 0))
 
 
@@ -175,16 +185,35 @@ def _unanswered(missing: Sequence[Unanswered]) -> RenderableType:
     return grid
 
 
+def notes(comparison: Comparison) -> list[str]:
+    """What the table of questions needs beside it."""
+    given = [answer for answer in comparison.answers if isinstance(answer, Evidence)]
+    found = [P_NOTE] if any(answer.log10_pvalue is not None for answer in given) else []
+    return [*found, IN_PLACE] if seen_through(comparison) else found
+
+
+def seen_through(comparison: Comparison) -> bool:
+    """Whether the models were recognised only once something had been undone."""
+    return any(isinstance(one, Evidence) and one.question == UNMASKED and counts(one) for one in comparison.answers)
+
+
 def shown_pvalue(answer: Evidence) -> str:
-    """A p that convicts, or one that anybody would take for chance. What lies between reads as a suspicion."""
+    """Every p with its number. One that is small and does not count has a word beside it, lest it read as a find."""
     if answer.log10_pvalue is None:
         return "–"
-    if answer.log10_pvalue > ORDINARY:
-        return pvalue_text(answer.log10_pvalue)
-    if fails(answer) or answer.grade is None:
-        return "–"
-    rejects = answer.adjusted_pvalue is not None and answer.adjusted_pvalue <= COUNTS[answer.grade]
-    return pvalue_text(answer.log10_pvalue) if rejects else "chance"
+    number = pvalue_text(answer.log10_pvalue)
+    if answer.log10_pvalue > ORDINARY or counts(answer):
+        return number
+    if fails(answer):
+        return f"{number} · void"
+    return f"{number} · chance" if answer.grade else f"{number} · no grade"
+
+
+def counts(answer: Evidence) -> bool:
+    """Whether its p reaches what its grade asks for, and rests on nothing that was found not to hold."""
+    if answer.grade is None or answer.adjusted_pvalue is None or fails(answer):
+        return False
+    return answer.adjusted_pvalue <= COUNTS[answer.grade]
 
 
 def fails(answer: Evidence) -> list[str]:

@@ -16,11 +16,12 @@ from modelkin.report.comparison_text import (
     DOES_NOT_COUNT,
     LABELS,
     NOT_EVIDENCE,
-    P_NOTE,
     fails,
+    notes,
     pvalue_text,
     shortened,
     shown_pvalue,
+    unless,
 )
 from modelkin.report.extrapolation import is_extrapolated, rests_on_extrapolation
 from modelkin.report.lineage import date
@@ -107,7 +108,8 @@ def _verdict(comparison: Comparison) -> str:
     if verdict.outcome == "related":
         known = verdict.direction != "unknown" and verdict.direction_probability is not None
         sure = f" ({verdict.direction_probability:.2f})" if known else ""
-        said.append(f"Kind: {prose(kinds_text(verdict.kinds))} · direction: `{verdict.direction}`{sure}")
+        order = f"direction: `{verdict.direction}`{sure}{unless(comparison)}"
+        said.append(f"Kind: {prose(kinds_text(verdict.kinds))} · {order}")
     return "\n\n".join([*said, _chance(comparison)])
 
 
@@ -159,10 +161,9 @@ def _questions(comparison: Comparison) -> str:
         cells = [_cell(_label(answer.question)), *map(_cell, said), shown_pvalue(answer), _grade(answer)]
         lines.append(f"| {' | '.join(cells)} |")
     table = "\n".join(lines) if given else "No question could be answered for this pair."
-    notes = [P_NOTE] if any(answer.log10_pvalue is not None for answer in given) else []
-    return "\n\n".join(
-        ["**What was asked**", table, *(f"<sub>{prose(note)}</sub>" for note in notes), *_not_asked(comparison)]
-    )
+    beside = " ".join(prose(note) for note in notes(comparison))
+    noted = [f"<sub>{beside}</sub>"] if beside else []
+    return "\n\n".join(["**What was asked**", table, *noted, *_not_asked(comparison)])
 
 
 def _grade(answer: Evidence) -> str:

@@ -244,3 +244,15 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} TB"
+
+
+def percent(share: float) -> str:
+    """Whole percents, but never 0 or 100 for what is only near it."""
+    shown = f"{100 * share:.0f}"
+    if (shown == "100" and share < 1) or (shown == "0" and share > 0):
+        shown = "> 99" if share > 0.5 else "< 1"
+    return f"{shown} %"
+
+
+def interval(low: float, high: float) -> str:
+    return f"{percent(low)} – {percent(high)}"

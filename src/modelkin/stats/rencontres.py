@@ -87,6 +87,11 @@ def total_law(sizes: Sequence[int]) -> Floats:
     return mass
 
 
+def largest_law(law: Floats, tries: int) -> Floats:
+    """The law of the largest of so many counts of one law, as if they were independent: for pictures alone."""
+    return np.diff(np.minimum(1.0, np.cumsum(law)) ** tries, prepend=0.0)
+
+
 def even_quantiles(law: Floats, size: int = 100) -> tuple[float, ...]:
     """`size` evenly spaced quantiles of a law of counts: a picture of it that owes nothing to chance."""
     places = np.searchsorted(np.cumsum(law), (np.arange(size) + 0.5) / size)

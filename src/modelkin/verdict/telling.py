@@ -29,7 +29,7 @@ def told(verdict: Verdict, found: Tally, undone: Sequence[str], relation: Relati
     is_told = direction in ("a->b", "b->a")
     cannot = (limit for limit in verdict.limits if direction == "unknown" or limit != words.LIMITS[0])
     named = words.limits_of([each.kind for each in more])
-    forged = (words.CAN_BE_FORGED,) if is_told else ()
+    of_order = (words.CAN_BE_FORGED, words.ORDER_OF_TWO) if is_told else ()
     return msgspec.structs.replace(
         verdict,
         kinds=kinds,
@@ -39,7 +39,7 @@ def told(verdict: Verdict, found: Tally, undone: Sequence[str], relation: Relati
         shared=None if _began_alike(kinds) else relation.shared,
         layer_map=verdict.layer_map or relation.layer_map,
         sentence=_sentence(verdict, found, undone, direction),
-        limits=tuple(dict.fromkeys((*cannot, *named, *forged, *relation.limits))),
+        limits=tuple(dict.fromkeys((*cannot, *named, *of_order, *relation.limits))),
     )
 
 

@@ -96,6 +96,10 @@ LIMITS = (
 NO_DISGUISE_LOOKED_FOR = "Weights that were deliberately rearranged to hide their origin were not looked for."
 ANSWERS_ALONE = "A model trained only on the answers of another inherits no weights, and would not be noticed."
 FEW_NEURONS = "A few neurons taken from another model could lie outside the rows that were read."
+ORDER_OF_TWO = (
+    "An order of two says that one comes from the other or from a model very near to it; only a third relative tells "
+    "siblings."
+)
 CAN_BE_FORGED = (
     "The order rests on what one of them lost; who adds digits or rows to a copy on purpose can turn it round."
 )

@@ -35,6 +35,19 @@ def test_strangers_have_the_cosine_that_their_means_give() -> None:
     assert all(entry.why.endswith(".") for entry in entries)
 
 
+def test_gains_of_both_signs_are_not_said_to_have_a_cosine_near_one() -> None:
+    plain, turned = llama_tensors(seed=1), llama_tensors(seed=2)
+    signs = np.where(np.arange(8192) % 2, -1.0, 1.0)
+    for name, tensor in turned.items():
+        if tensor.ndim == 1:
+            turned[name] = (tensor * signs[: tensor.size]).astype(tensor.dtype)
+    entry = named(not_evidence(gains_of(plain), gains_of(turned), {}, {}), "raw cosine")
+    assert isinstance(entry.value, float)
+    assert abs(entry.value) < 0.5
+    assert "any two models have a cosine near 1" not in entry.why
+    assert "moved into other weights or have both signs" in entry.why
+
+
 def test_one_vector_is_not_called_many() -> None:
     tensors = {
         name: array for name, array in llama_tensors(0).items() if "norm" not in name or name == "model.norm.weight"

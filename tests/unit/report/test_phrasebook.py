@@ -44,10 +44,10 @@ OUTSIDE = (
             "Norm gains: 768 of 768 hidden axes found themselves; between strangers: 1 of 768 on average.",
             "노름 게인: 은닉 축 768개 중 768개가 자기 번호를 찾음; 남남 사이에서는 평균 768개 중 1개.",
         ),
-        ("No more alike than strangers: hidden axes.", "남남보다 더 닮지 않은 것: 은닉 축."),
+        ("No more alike than strangers: hidden axes.", "남남만큼만 닮은 것: 은닉 축."),
         (
             "No more alike than strangers: hidden axes, MLP neurons and experts.",
-            "남남보다 더 닮지 않은 것: 은닉 축, MLP 뉴런과 전문가.",
+            "남남만큼만 닮은 것: 은닉 축, MLP 뉴런과 전문가.",
         ),
         (
             "Not compared: MLP (under 1 % of the parameters), as the models have different widths, 128 and 256.",

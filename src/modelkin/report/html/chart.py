@@ -13,6 +13,7 @@ INK, QUIET, RULE, ACCENT = "#1b1b1b", "#5f5f5f", "#c9c9c9", "#0b5cad"
 SHADES = ["#eef2f7", "#c3d5e8", "#8fb3d6", "#4b86bd", "#0b4a8f"]
 FONT = "'Helvetica Neue', Helvetica, Arial, 'Modelkin Hangul Sans', sans-serif"
 WIDE, NARROW = 600, 300
+MOST_LAYERS = 256  # in one picture: more have no room, and the drawing library fails at some thousands
 CONFIG: Spec = {
     "background": None,
     "aria": False,  # the figure carries its own text alternative
@@ -29,14 +30,22 @@ CONFIG: Spec = {
         "gridColor": RULE,
         "grid": False,
     },
-    "title": {"color": INK, "fontSize": 13, "anchor": "start", "fontWeight": "bold", "offset": 4},
+    "title": {
+        "color": INK,
+        "fontSize": 13,
+        "anchor": "start",
+        "fontWeight": "bold",
+        "offset": 4,
+        "subtitleColor": QUIET,
+        "subtitleFontSize": 12,
+    },
     "legend": {"labelColor": INK, "titleColor": QUIET, "labelFontSize": 12, "titleFontWeight": "normal"},
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """`rows` are the numbers that the spec draws, as a reader sees them."""
+    """`rows` are the numbers that the spec draws, as a reader sees them; `note` is said beneath the picture."""
 
     name: str
     title: str
@@ -45,6 +54,7 @@ class Chart:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     narrow: bool = False
+    note: str = ""
 
 
 def hover(field: str) -> Spec:

@@ -7,35 +7,40 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from modelkin.records import Comparison, Evidence
-from modelkin.report.html.chart import ACCENT, NARROW, QUIET, WIDE, Chart, Spec, across, finished, hover
-from modelkin.report.html.numbers import percent, short
-from modelkin.report.html.sections import LayerMap, layer_order, standing_of
+from modelkin.report.comparison_text import UNMASKED, pvalue_text
+from modelkin.report.html.chart import ACCENT, MOST_LAYERS, NARROW, QUIET, WIDE, Chart, Spec, across, finished, hover
+from modelkin.report.html.numbers import short
+from modelkin.report.html.sections import COUNTED, LayerMap, layer_order, standing_of, undisguised
 from modelkin.report.html.words import Language, Words, label, words
+from modelkin.report.text import interval, percent
 
 MOST_BARS = 40
+COUNTS_OF_N = (*COUNTED, "hidden-axes-by-gains", "hidden-axes-by-embeddings")
 
 
 def null_charts(comparison: Comparison, language: Language) -> list[Chart]:
-    """For every answer with a sample of what strangers give: that, and the observed value."""
-    answers = [one for one in comparison.answers if isinstance(one, Evidence) and _can_be_drawn(one)]
-    return [_null_chart(f"null-{place}", answer, language) for place, answer in enumerate(answers)]
+    """For every answer with a sample of what strangers give: that, and the observed value. What was undone first."""
+    answers = [one for one in comparison.answers if isinstance(one, Evidence) and standing_of(one) != "fails"]
+    ordered = sorted(answers, key=lambda one: one.question != UNMASKED)
+    seen = [(answer, _observed(answer, comparison)) for answer in ordered if answer.null.sample]
+    drawn = [(answer, observed) for answer, observed in seen if observed is not None]
+    return [_null_chart(f"null-{place}", *one, language) for place, one in enumerate(drawn)]
 
 
-def _can_be_drawn(answer: Evidence) -> bool:
-    """Not where the picture would accuse and the p does not, as for the best of many tries, each by the same law."""
-    standing, sample = standing_of(answer), answer.null.sample
-    return bool(sample) and (standing == "counts" or (standing != "fails" and answer.statistic <= max(sample)))
+def _observed(answer: Evidence, comparison: Comparison) -> float | None:
+    """On the scale of the sample: controls are counted by agreements a set, of which the record keeps the parts."""
+    return undisguised(comparison).score if answer.question == UNMASKED else answer.statistic
 
 
-def _null_chart(name: str, answer: Evidence, language: Language) -> Chart:
+def _null_chart(name: str, answer: Evidence, seen: float, language: Language) -> Chart:
     text, title = words(language)["null_chart"], label(answer.question, language)
-    sample, observed = answer.null.sample, short(answer.statistic)
+    sample, observed = answer.null.sample, short(seen)
     bars = _bars(sample)
     alt = text["alt"].format(
-        question=title, observed=observed, draws=len(sample), low=short(min(sample)), high=short(max(sample))
+        question=title, observed=observed, draws=f"{len(sample):,}", low=short(min(sample)), high=short(max(sample))
     )
-    x = _null_axis(answer, text)
-    layers = [_strangers_bars(bars, x, text), *_observed_line(answer.statistic, x, text)]
+    x = _null_axis(answer, seen, text)
+    layers = [_strangers_bars(bars, x, text), *_observed_line(seen, x, text)]
     rows = [(short(value), f"{draws:,}", "") for value, draws in bars]
     return Chart(
         name=name,
@@ -45,19 +50,28 @@ def _null_chart(name: str, answer: Evidence, language: Language) -> Chart:
         columns=(text["value"], text["draws"], text["observed"]),
         rows=(*rows, (observed, "", "●")),
         narrow=True,
+        note=_of_many(answer, seen, text),
     )
 
 
-def _null_axis(answer: Evidence, text: Words) -> Spec:
-    shown = (0.0, answer.statistic, *answer.null.sample)
-    whole = all(value == int(value) for value in shown) and answer.statistic <= answer.n
+def _of_many(answer: Evidence, seen: float, text: Words) -> str:
+    """Where the picture would accuse and the p does not: the best of several counts beside the law of one."""
+    if seen <= max(answer.null.sample) or standing_of(answer) == "counts" or answer.log10_pvalue is None:
+        return ""
+    return str(text["of_many"]).format(p=pvalue_text(answer.log10_pvalue))
+
+
+def _null_axis(answer: Evidence, seen: float, text: Words) -> Spec:
+    shown = (0.0, seen, *answer.null.sample)
+    whole = all(value == int(value) for value in shown) and seen <= answer.n and answer.question in COUNTS_OF_N
+    title = text["x_count"].format(n=f"{answer.n:,}") if whole else text["axis"].get(answer.question, text["x"])
     margin = 0.04 * (max(shown) - min(shown)) or 1.0
     return {
         "field": "value",
         "type": "quantitative",
         "scale": {"domain": [min(shown) - margin, max(shown) + margin], "nice": False, "zero": False},
-        "axis": {"tickCount": 5, "format": "~s" if whole else "~g"},
-        "title": text["x_count"].format(n=f"{answer.n:,}") if whole else text["x"],
+        "axis": {"tickCount": 5, "format": "~s" if whole else ",.4~f"},
+        "title": title,
     }
 
 
@@ -141,7 +155,7 @@ def share_chart(comparison: Comparison, language: Language) -> Chart | None:
     """What each layer of the child inherited, with its interval."""
     text = words(language)["relation"]
     parts = comparison.relation.by_layer if comparison.relation else ()
-    if len(parts) < 3:
+    if not 3 <= len(parts) <= MOST_LAYERS:
         return None
     columns = (text["by_layer"], text["parameters"], text["inherited"], text["interval"])
     order = layer_order([part.part for part in parts])
@@ -151,7 +165,7 @@ def share_chart(comparison: Comparison, language: Language) -> Chart | None:
             part.part or text["no_layer"],
             f"{part.parameters:,}",
             percent(part.fraction),
-            f"{percent(part.low)} – {percent(part.high)}",
+            interval(part.low, part.high),
         )
         for part in parts
     ]
@@ -160,12 +174,13 @@ def share_chart(comparison: Comparison, language: Language) -> Chart | None:
         for part, row in zip(parts, rows, strict=True)
     ]
     alt = text["share_alt"].format(low=percent(min(part.fraction for part in parts)))
-    return Chart("shares", text["share_chart"], alt, _shares(columns, values), columns, tuple(rows))
+    of = words(language)["layer_map"]["a" if comparison.verdict.direction == "b->a" else "b"]
+    return Chart("shares", text["share_chart"], alt, _shares(columns, values, of), columns, tuple(rows))
 
 
-def _shares(columns: Sequence[str], values: list[Spec]) -> Spec:
+def _shares(columns: Sequence[str], values: list[Spec], of: str) -> Spec:
     order = [value[columns[0]] for value in values]
-    x = {**hover(columns[0]), "type": "ordinal", "sort": order, "title": None, "axis": across()}
+    x = {**hover(columns[0]), "type": "ordinal", "sort": order, "title": of, "axis": across()}
     axis = {"format": ".0%", "values": [0, 0.5, 1], "grid": True}
     y: Spec = {"type": "quantitative", "scale": {"domain": [0, 1]}, "axis": axis, "title": columns[2]}
     interval = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}}

@@ -54,14 +54,6 @@ def is_named(power: int, language: Language) -> bool:
     return power < 3 or power in NAMED[language]
 
 
-def percent(share: float) -> str:
-    """Whole percents, but never 0 or 100 for what is only near it."""
-    shown = f"{100 * share:.0f}"
-    if (shown == "100" and share < 1) or (shown == "0" and share > 0):
-        shown = "> 99" if share > 0.5 else "< 1"
-    return f"{shown} %"
-
-
 def short(value: float) -> str:
     """A statistic: counts whole, the rest with four digits that say something."""
     return f"{value:,.0f}" if value == int(value) else f"{value:.4g}"

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
+from string import ascii_letters, digits
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -30,20 +31,24 @@ FONTS = {
     "serif-bold": ("Modelkin Hangul Serif", 700),
     "sans": ("Modelkin Hangul Sans", 400),
 }
+PLAIN = frozenset(ascii_letters + digits + " -_.:,")
 AnySheet = Sheet | SurveySheet
 SPEC = "{language}-{name}-spec"
 
 
 def comparison_html(comparison: Comparison, first: Language = "en") -> str:
-    return _page({language: Sheet(comparison, language) for language in LANGUAGES}, "sheet.html", first)
+    sheets = {language: Sheet(comparison, language) for language in LANGUAGES}
+    return _page(sheets, "sheet.html", first, sheets[first].running)
 
 
 def survey_html(survey: Survey, first: Language = "en") -> str:
     known = checked_survey(survey)
-    return _page({language: SurveySheet(known, language) for language in LANGUAGES}, "survey.html", first)
+    sheets = {language: SurveySheet(known, language) for language in LANGUAGES}
+    return _page(sheets, "survey.html", first, sheets[first].title)
 
 
-def _page(sheets: Mapping[Language, AnySheet], template: str, first: Language) -> str:
+def _page(sheets: Mapping[Language, AnySheet], template: str, first: Language, running: str) -> str:
+    """`running` is said at the head of every printed page."""
     if can_draw():
         for sheet in sheets.values():
             sheet.drawings.update({chart.name: drawn(chart) for chart in sheet.charts()})
@@ -61,7 +66,7 @@ def _page(sheets: Mapping[Language, AnySheet], template: str, first: Language) -
         },
         specs=_specs(sheets),
         font_licence=Markup(_file("fonts/OFL.txt")),
-        style=Markup(_fonts() + _file("templates/page.css")),
+        style=Markup(_fonts() + _file("templates/page.css") + _running(running)),
         page_script=Markup(page_script),
         chart_script=Markup(chart_script),
         script_hashes=Markup(" ".join(_allowed(body) for body in scripts)),
@@ -102,6 +107,13 @@ def _environment() -> Environment:
 def _printable(value: object) -> object:
     """Every text that a template shows: a name must not turn the direction of the page, nor hide in it."""
     return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _running(names: str) -> str:
+    """For the head of printed pages. Whatever is no letter of a plain name is escaped."""
+    shown = "".join(c if c in PLAIN else f"\\{ord(c):x} " for c in plain(names))
+    look = "font: 8pt Helvetica, Arial, 'Modelkin Hangul Sans', sans-serif; color: #5a5a5a"
+    return f'@page {{ @top-left {{ content: "{shown}"; {look} }} }}\n'
 
 
 @cache

@@ -14,12 +14,14 @@ import msgspec
 from modelkin.errors import UnreadableError
 from modelkin.records import Assumption, Beside, Comparison, Evidence, Json, LayerFinding, Unanswered
 from modelkin.records.relation import Merge, Relation, TensorFact
-from modelkin.report.comparison_text import COUNTS, ORDINARY, pvalue_text
+from modelkin.report.comparison_text import ORDINARY, UNMASKED, counts, fails, pvalue_text
 
 LAYER = re.compile(r"([A-Za-z_]+\.)?[0-9]{1,6}")
 # Questions whose layers hold a count of parts that found themselves, and those that hold a mean correlation.
-COUNTED = ("neurons", "layer-map", "every-neuron", "attention", "experts", "unmasked-neurons")
+COUNTED = (UNMASKED, "neurons", "layer-map", "every-neuron", "attention", "experts")
 COVERAGE = "coverage"
+# What stands among the assumptions of a record and is none: how a thing was measured, what was left out.
+REMARK = re.compile(r"for comparison only:|controls:|held against |extrapolated:|sha256 as |\d[\d,]* [a-z ]+ left out:")
 CORRELATED = ("hidden-axes-by-gains", "pooled-rows")
 HEADLINES = {
     "component-reuse": "related_in_part",
@@ -29,7 +31,7 @@ HEADLINES = {
 }
 PLACES = ("hidden", "neurons", "heads", "experts", "layers")
 Facts = TypeVar("Facts", bound=msgspec.Struct)
-Standing = Literal["counts", "chance", "ordinary", "fails", "none"]
+Standing = Literal["counts", "chance", "ordinary", "fails", "no_grade", "none"]
 
 
 class TokenizerFacts(msgspec.Struct, frozen=True):
@@ -49,6 +51,31 @@ class Placing(msgspec.Struct, frozen=True):
     experts: str | None = None
     layers: str | None = None
     undone: tuple[str, ...] = ()
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """A layer in which neurons were looked for with disguises undone: how many two and three ways agree on."""
+
+    a: str
+    b: str
+    n: int
+    blocks: int
+    two: int
+    three: int
+
+
+class HeldOut(msgspec.Struct, frozen=True):
+    layers: tuple[Judged, ...] = ()
+
+
+class Undisguised(msgspec.Struct, frozen=True):
+    held_out: HeldOut = HeldOut()
+
+    @property
+    def score(self) -> float | None:
+        """Agreements a set, as the controls are counted."""
+        sets = sum(layer.blocks for layer in self.held_out.layers)
+        return sum(layer.two + layer.three for layer in self.held_out.layers) / sets if sets else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,24 +120,22 @@ def evidence(comparison: Comparison) -> list[Evidence]:
 def asked(comparison: Comparison) -> list[Asked]:
     found = []
     for answer in evidence(comparison):
-        standing = standing_of(answer)
-        shown = standing in ("counts", "ordinary") and answer.log10_pvalue is not None
-        found.append(Asked(answer, standing, pvalue_text(answer.log10_pvalue or 0.0) if shown else ""))
+        known = answer.log10_pvalue
+        found.append(Asked(answer, standing_of(answer), "" if known is None else pvalue_text(known)))
     return found
 
 
 def standing_of(answer: Evidence) -> Standing:
-    """A p is shown where it convicts, or where anybody takes it for chance: what lies between reads as a suspicion."""
-    if any(assumption.held is False for assumption in answer.assumptions):
+    """What a p is worth: a small one that does not count needs a word beside it, lest it read as a suspicion."""
+    if fails(answer):
         return "fails"
     if answer.log10_pvalue is None:
         return "none"
     if answer.log10_pvalue > ORDINARY:
         return "ordinary"
     if answer.grade is None:
-        return "none"
-    reaches = answer.adjusted_pvalue is not None and answer.adjusted_pvalue <= COUNTS[answer.grade]
-    return "counts" if reaches else "chance"
+        return "no_grade"
+    return "counts" if counts(answer) else "chance"
 
 
 def not_asked(comparison: Comparison) -> dict[str, list[str]]:
@@ -174,13 +199,38 @@ def correlated_tensors(comparison: Comparison) -> list[TensorFact]:
     return [tensor for tensor in found if tensor.correlation is not None]
 
 
+def was_compared(tensor: TensorFact, comparison: Comparison) -> bool:
+    """Not those of a role of which the relation says that some could not be, where their rows are not found in place.
+
+    A correlation that a turn inside a head has hidden would look like that of strangers.
+    """
+    left_out = {part.role for part in comparison.relation.not_compared} if comparison.relation else set()
+    seen = tensor.found / tensor.rows if tensor.rows else abs(tensor.correlation or 0.0)
+    return str(tensor.role) not in left_out or seen > 0.5
+
+
 def assumptions(comparison: Comparison) -> list[tuple[Assumption, list[str]]]:
     """Each once, with the questions that rest on it; those that do not hold first."""
     found: dict[Assumption, list[str]] = {}
-    for answer in evidence(comparison):
-        for assumption in answer.assumptions if answer.question != COVERAGE else ():
-            found.setdefault(assumption, []).append(answer.question)
+    for assumption, question in _stated(comparison):
+        if not REMARK.match(assumption.text):
+            found.setdefault(assumption, []).append(question)
     return sorted(found.items(), key=lambda item: {False: 0, True: 1, None: 2}[item[0].held])
+
+
+def remarks(comparison: Comparison) -> dict[str, list[str]]:
+    """What the answers say beside their assumptions, with the questions that say it."""
+    found: dict[str, list[str]] = {}
+    for assumption, question in _stated(comparison):
+        if REMARK.match(assumption.text):
+            found.setdefault(assumption.text, []).append(question)
+    return found
+
+
+def _stated(comparison: Comparison) -> Iterator[tuple[Assumption, str]]:
+    for answer in evidence(comparison):
+        if answer.question != COVERAGE:
+            yield from ((assumption, answer.question) for assumption in answer.assumptions)
 
 
 def left_out(comparison: Comparison) -> list[str]:
@@ -226,6 +276,7 @@ def checked(comparison: Comparison) -> Comparison:
     """The same, once the parts that a record holds in free form are seen to be what `compare` writes."""
     tokenizer_facts(comparison)
     placing(comparison)
+    undisguised(comparison)
     return comparison
 
 
@@ -239,6 +290,10 @@ def placing(comparison: Comparison) -> Placing | None:
         return None
     found = _converted(comparison.alignment, Placing, "alignment")
     return None if found.hidden in (None, "none") else found
+
+
+def undisguised(comparison: Comparison) -> Undisguised:
+    return _converted(comparison.alignment or {}, Undisguised, "alignment")
 
 
 def _converted(facts: Json, kind: type[Facts], where: str) -> Facts:

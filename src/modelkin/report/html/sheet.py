@@ -9,19 +9,20 @@ from markupsafe import Markup
 
 from modelkin.records import Beside, Claims, Comparison, Evidence, KindShare, Party
 from modelkin.records.naming import short_names
-from modelkin.report.comparison_text import pvalue_text
+from modelkin.report.comparison_text import UNMASKED, pvalue_text, seen_through, shortened
 from modelkin.report.extrapolation import is_extrapolated, rests_on_extrapolation
 from modelkin.report.html import sections
-from modelkin.report.html.chart import Chart
+from modelkin.report.html.chart import MOST_LAYERS, Chart
 from modelkin.report.html.charts import map_chart, null_charts, share_chart
 from modelkin.report.html.drawing import Drawing, can_draw
 from modelkin.report.html.layer_charts import curve_charts, heat_chart
-from modelkin.report.html.numbers import is_named, many, percent, zeros
+from modelkin.report.html.numbers import is_named, many, zeros
 from modelkin.report.html.words import LANGUAGES, Language, label, said, told, words
 from modelkin.report.lineage import address, date
-from modelkin.report.text import plain, size
+from modelkin.report.text import interval, percent, plain, size
 
 Rows = list[tuple[str, ...]]
+LAYERS = "layer-map"
 
 
 class Sheet:
@@ -39,19 +40,30 @@ class Sheet:
         self.asked = sections.asked(comparison)
         self.not_asked = sections.not_asked(comparison)
         self.assumptions = sections.assumptions(comparison)
+        self.remarks = sections.remarks(comparison)
+        self.seen_through = seen_through(comparison)
         self.left_out = sections.left_out(comparison)
         self.tokenizers = sections.tokenizer_facts(comparison)
         self.placing = sections.placing(comparison)
         self.began_alike = any(share.kind == "shared-init" for share in comparison.verdict.kinds)
         self.called = short_names(sections.further_models(comparison))
         self.tensors_shown = len(sections.correlated_tensors(comparison))
-        self.layers_asked = any(answer.question == "layer-map" for answer in sections.evidence(comparison))
+        self.layers_asked = any(answer.question == LAYERS for answer in sections.evidence(comparison))
         self.map = sections.layer_map(comparison)
-        self.map_chart = map_chart(self.map, language) if self.map and self.map.matched else None
+        drawable = self.map is not None and self.map.matched > 0 and len(self.map.pairs) <= MOST_LAYERS
+        self.map_chart = map_chart(self.map, language) if self.map and drawable else None
         self.nulls = null_charts(comparison, language)
         self.curves = curve_charts(comparison, language)
         self.heat = heat_chart(comparison, language)
         self.shares = share_chart(comparison, language)
+
+    def nulls_before(self) -> list[Chart]:
+        """Of what was asked before anything was undone; all of them, where nothing had to be."""
+        return self.nulls[len(self.nulls_undone()) :]
+
+    def nulls_undone(self) -> list[Chart]:
+        undone = self.label(UNMASKED)
+        return [chart for chart in self.nulls[:1] if self.seen_through and chart.title == undone]
 
     def charts(self) -> list[Chart]:
         found = [*self.nulls, self.map_chart, *self.curves, self.heat, self.shares]
@@ -62,14 +74,21 @@ class Sheet:
         a, b = (plain(party.id).rstrip("/").rpartition("/")[2] for _, party in self.parties)
         return str(self.w["page"]["title"]).format(a=a, b=b, headline=self.w["headline"][self.headline])
 
+    @property
+    def running(self) -> str:
+        """What every printed page says at its head."""
+        names = short_names([party.id for _, party in self.parties])
+        called = [f"{name} {shortened(names.get(party.id, party.id), 40)}" for name, party in self.parties]
+        return f"modelkin: {', '.join(called)}"
+
     def contents(self) -> list[tuple[str, str]]:
         w, c = self.w, self.comparison
         entries = [
             ("questions", w["questions"]["title"], True),
             ("map", w["layer_map"]["title"], True),
             ("layers", w["curves"]["title"], bool(self.curves or self.heat)),
-            ("relation", w["relation"]["title"], c.relation is not None),
             ("not-evidence", w["not_evidence"]["title"], bool(c.not_evidence)),
+            ("relation", w["relation"]["title"], c.relation is not None),
             ("claims", w["claims"]["title"], True),
             ("controls", w["beside"]["controls"], bool(c.controls)),
             ("candidates", w["beside"]["candidates"], bool(c.candidates)),
@@ -105,6 +124,17 @@ class Sheet:
 
     def date(self) -> str | None:
         return date(self.comparison)
+
+    def p_note(self) -> str:
+        """How many numbers are shown: of so many some are small by chance."""
+        layers = [finding for one in self.asked for finding in one.answer.per_layer if finding.log10_pvalue is not None]
+        questions = sum(one.p != "" for one in self.asked)
+        return str(self.w["questions"]["p_note"]).format(questions=f"{questions:,}", layers=f"{len(layers):,}")
+
+    def direction(self) -> str:
+        """That two merely began alike can be imitated, as their sentence says; so it is not said flatly."""
+        name = "began_alike" if self.began_alike else self.comparison.verdict.direction
+        return str(self.w["direction"][name])
 
     def told(self, text: str) -> Markup:
         return told(text, self.language)
@@ -146,16 +176,16 @@ class Sheet:
 
     def share(self) -> str:
         shared = self.comparison.verdict.shared
-        return "" if shared is None else f"{percent(shared.fraction)} ({percent(shared.low)} – {percent(shared.high)})"
+        return "" if shared is None else f"{percent(shared.fraction)} ({interval(shared.low, shared.high)})"
 
     def share_sentence(self) -> str:
         verdict = self.comparison.verdict
         if verdict.shared is None:
             return ""
         of = "A" if verdict.direction == "b->a" else "B"
-        low, high = percent(verdict.shared.low), percent(verdict.shared.high)
+        between = interval(verdict.shared.low, verdict.shared.high)
         return str(self.w["relation"]["share_is"]).format(
-            of=of, share=percent(verdict.shared.fraction), low=low, high=high
+            of=of, share=percent(verdict.shared.fraction), interval=between
         )
 
     def placed(self) -> list[tuple[str, str]]:
@@ -164,10 +194,7 @@ class Sheet:
 
     def role_rows(self) -> Rows:
         parts = self.comparison.relation.by_role if self.comparison.relation else ()
-        return [
-            (one.part, f"{one.parameters:,}", percent(one.fraction), f"{percent(one.low)} – {percent(one.high)}")
-            for one in parts
-        ]
+        return [(one.part, f"{one.parameters:,}", percent(one.fraction), interval(one.low, one.high)) for one in parts]
 
     def agreement(self) -> str:
         """What two have in common that only began alike, where no kind above says it. A share would read as descent."""
@@ -206,14 +233,20 @@ class Sheet:
         return [(one.role, f"{one.parameters:,}", said(one.why, self.language)[0]) for one in parts]
 
     def beside_questions(self, rows: Sequence[Beside]) -> dict[str, str]:
-        return sections.beside_questions(rows)
+        """Questions, with what strangers give; of the layers a p alone is shown."""
+        asked = sections.beside_questions(rows)
+        return {**asked, **({LAYERS: ""} if LAYERS in asked else {})}
 
     def brief(self, row: Beside, question: str) -> str:
         answer = next((one for one in row.answers if one.question == question), None)
         if answer is None or answer.statistic is None:
             return str(self.w["questions"]["none"])
+        p = "" if answer.log10_pvalue is None else f"p {pvalue_text(answer.log10_pvalue)}"
+        if question == LAYERS:  # of all facing layers together or of the two that are most alike: no two counts compare
+            return p
         whole = answer.statistic == int(answer.statistic) and answer.n is not None
-        return f"{answer.statistic:,.0f} / {answer.n:,}" if whole else f"{answer.statistic:.3f}"
+        count = f"{answer.statistic:,.0f} / {answer.n:,}" if whole else f"{answer.statistic:.3f}"
+        return f"{count} · {p}" if p else count
 
     def unweighed(self, claims: Claims) -> list[str]:
         weighed = {finding.base_model for finding in claims.findings}

@@ -17,6 +17,7 @@ Language = Literal["en", "ko"]
 LANGUAGES: tuple[Language, ...] = ("en", "ko")
 Words = dict[str, Any]
 CODE = re.compile("`([^`<>]+)`")
+POWER = re.compile(r"\b10\^(-?[0-9.]*[0-9])")
 STARTS_A_PHRASE = re.compile(r"[a-z]+[ ,:]|[a-z]+$")  # a word, and no name such as sha256 or owner/model
 
 
@@ -49,5 +50,5 @@ def told(text: str, language: Language) -> Markup:
     shown, spoken = said(plain(text), language)
     if spoken == "en" and STARTS_A_PHRASE.match(shown):
         shown = shown[0].upper() + shown[1:]
-    marked = Markup(CODE.sub(r"<code>\1</code>", str(escape(shown))))
+    marked = Markup(POWER.sub(r"10<sup>\1</sup>", CODE.sub(r"<code>\1</code>", str(escape(shown)))))
     return marked if spoken == language else Markup('<span lang="{}">{}</span>').format(spoken, marked)
