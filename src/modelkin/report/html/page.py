@@ -24,6 +24,7 @@ from modelkin.report.html.survey_parts import checked_survey
 from modelkin.report.html.survey_sheet import SurveySheet
 from modelkin.report.html.words import LANGUAGES, Language
 from modelkin.report.text import plain
+from modelkin.report.trust import BROKEN
 
 FONTS = {
     "serif": ("Modelkin Hangul Serif", 400),
@@ -34,16 +35,17 @@ AnySheet = Sheet | SurveySheet
 SPEC = "{language}-{name}-spec"
 
 
-def comparison_html(comparison: Comparison, first: Language = "en") -> str:
-    return _page({language: Sheet(comparison, language) for language in LANGUAGES}, "sheet.html", first)
+def comparison_html(comparison: Comparison, first: Language = "en", *, whole: bool = True) -> str:
+    """`whole` is whether the seal of the record is; a page of one that is not begins with a warning."""
+    return _page({language: Sheet(comparison, language) for language in LANGUAGES}, "sheet.html", first, whole)
 
 
-def survey_html(survey: Survey, first: Language = "en") -> str:
+def survey_html(survey: Survey, first: Language = "en", *, whole: bool = True) -> str:
     known = checked_survey(survey)
-    return _page({language: SurveySheet(known, language) for language in LANGUAGES}, "survey.html", first)
+    return _page({language: SurveySheet(known, language) for language in LANGUAGES}, "survey.html", first, whole)
 
 
-def _page(sheets: Mapping[Language, AnySheet], template: str, first: Language) -> str:
+def _page(sheets: Mapping[Language, AnySheet], template: str, first: Language, whole: bool) -> str:
     if can_draw():
         for sheet in sheets.values():
             sheet.drawings.update({chart.name: drawn(chart) for chart in sheet.charts()})
@@ -55,6 +57,7 @@ def _page(sheets: Mapping[Language, AnySheet], template: str, first: Language) -
     return page.render(
         first=first,
         languages=LANGUAGES,
+        warning={} if whole else BROKEN,
         titles={language: sheet.title for language, sheet in sheets.items()},
         sheets={
             language: Markup(environment.get_template(template).render(p=sheet)) for language, sheet in sheets.items()
