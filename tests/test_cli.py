@@ -291,7 +291,7 @@ def test_a_folder_that_is_not_there_yet_is_made(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     names = sorted(path.name for path in out.iterdir())
     forms = [f"comparison.{form}" for form in ("cdx.json", "json", "md", "spdx.json", "txt")]
-    assert names == ["answers.csv", *forms, "layers.csv", "report.html"]
+    assert names == ["answers.csv", *forms, "figures", "layers.csv", "report.html"]
     page = (Path(__file__).parents[1] / "docs" / "reading.md").read_text("utf-8")
     assert all(f"`{name}`" in page for name in names)
 

@@ -98,7 +98,19 @@ HOUSE: dict[str, set[str]] = {
     "tour": {"records", "sources", "compare", "demo"},
     "options": {"errors", "sources"},
     "console": {"sources", "report", "options"},
-    "commands": {"errors", "records", "sources", "survey", "studies", "reference", "report", "console", "options"},
+    "showing": {"errors", "records", "report", "console", "options"},
+    "commands": {
+        "showing",
+        "errors",
+        "records",
+        "sources",
+        "survey",
+        "studies",
+        "reference",
+        "report",
+        "console",
+        "options",
+    },
     "cli": {
         "errors",
         "records",
@@ -116,6 +128,7 @@ HOUSE: dict[str, set[str]] = {
         "demo",
         "console",
         "options",
+        "showing",
         "commands",
     },
 }

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
 from modelkin import __version__
-from modelkin.commands import FIGURES, show_survey, study, survey
+from modelkin.commands import ALL_FIGURES, FIGURES, chosen_figures, show_survey, study, survey
 from modelkin.errors import ModelkinError, UsageError
-from modelkin.options import output_options, read_options, reading_options, view_options, written
+from modelkin.options import now, output_options, read_options, reading_options, view_options, written
 
 EXIT_CODES = """\b
 Exit codes: 0 done · 1 any other failure · 2 wrong usage · 3 not found, gated or
@@ -128,6 +127,7 @@ def inspect(
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be read, and stop.")
 @click.option("--fail-on", type=click.Choice(["related"]), help="Exit with 10 on this outcome.")
+@FIGURES
 @output_options
 @view_options
 @reading_options
@@ -140,6 +140,7 @@ def compare(
     control: tuple[str, ...],
     dry_run: bool,
     fail_on: str | None,
+    no_figures: bool,
     json_to: str | None,
     out: Path | None,
     markdown_to: str | None,
@@ -151,8 +152,9 @@ def compare(
     from modelkin.compare import CompareOptions, plan
     from modelkin.compare import compare as compared
     from modelkin.console import progress_bar
+    from modelkin.showing import View, show_comparison
 
-    options = CompareOptions(budget, seed, read_options(how), candidates, control, made=_now())
+    options = CompareOptions(budget, seed, read_options(how), candidates, control, made=now())
     _one_on_standard_output(json_to, markdown_to)
     if dry_run and (json_to or out or markdown_to or card):
         raise UsageError("--dry-run prints a plan and writes nothing", hint="leave out where it should be written to")
@@ -162,7 +164,7 @@ def compare(
         return
     with progress_bar() as progress:
         record = compared(a, b, options, progress)
-    _show_comparison(record, json_to, out, markdown_to, card, language)
+    show_comparison(record, View(json_to, out, markdown_to, card, language, not no_figures))
     if fail_on == record.verdict.outcome:
         sys.exit(10)
 
@@ -170,11 +172,15 @@ def compare(
 @main.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @FIGURES
+@ALL_FIGURES
+@click.option("--unsealed", is_flag=True, help="Show a record whose seal is broken, under a warning.")
 @output_options
 @view_options
 def report(
     file: Path,
     no_figures: bool,
+    all_figures: bool,
+    unsealed: bool,
     json_to: str | None,
     out: Path | None,
     markdown_to: str | None,
@@ -183,21 +189,26 @@ def report(
 ) -> None:
     """Show a comparison or a survey again from its JSON FILE alone; with --out as report.html, JSON, CSV and text.
 
-    Nothing is read but FILE, and nothing in it is checked: verify does that for comparisons.
+    Nothing is read but FILE. Its seal must be whole, and what it says possible; verify recomputes a comparison.
     """
     from modelkin.records import Survey
     from modelkin.report.html.sections import checked
     from modelkin.report.html.survey_parts import checked_survey
+    from modelkin.report.trust import checked_trust
+    from modelkin.showing import View, show_comparison
     from modelkin.verify import read_record
 
     _one_on_standard_output(json_to, markdown_to)
     record = read_record(file)
-    if not isinstance(record, Survey):
-        _show_comparison(checked(record), json_to, out, markdown_to, card, language)
-    elif markdown_to or card:
+    if isinstance(record, Survey) and (markdown_to or card):
         raise UsageError("a survey has no such form", where=str(file), hint="--out writes its page and its tables")
+    record = checked_survey(record) if isinstance(record, Survey) else checked(record)
+    whole = checked_trust(record, str(file), unsealed=unsealed)
+    figures = chosen_figures(no_figures, all_figures)
+    if isinstance(record, Survey):
+        show_survey(record, json_to, out, language, figures=figures, whole=whole)
     else:
-        show_survey(checked_survey(record), json_to, out, language, figures=not no_figures)
+        show_comparison(record, View(json_to, out, markdown_to, card, language, figures != "none"), whole=whole)
 
 
 @main.command()
@@ -226,10 +237,6 @@ def verify(file: Path, fetch: bool, **how: Any) -> None:
     if different:
         raise ModelkinError(_refuted_text(different), where=str(file))
     click.echo(_verified_text(fetch, () if fetch else not_recomputed(record)))
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _refuted_text(different: Sequence[Any]) -> str:
@@ -263,32 +270,6 @@ def _one_on_standard_output(json_to: str | None, markdown_to: str | None) -> Non
     """Said before the work begins."""
     if json_to == markdown_to == "-":
         raise UsageError("standard output can hold one of them", hint="give --json or --markdown a file")
-
-
-def _show_comparison(
-    record: Any, json_to: str | None, out: Path | None, markdown_to: str | None, card: bool, language: Any
-) -> None:
-    from modelkin.console import show, write
-    from modelkin.report.comparison_text import comparison_page
-    from modelkin.report.files import to_json, write_comparison
-    from modelkin.report.html.drawing import HINT, can_draw
-    from modelkin.report.markdown import markdown
-    from modelkin.report.model_card import model_card_patch, why_no_patch
-    from modelkin.report.text import render
-
-    page = comparison_page(record)
-    if json_to:
-        write(json_to, to_json(record))
-    if markdown_to:
-        write(markdown_to, markdown(record))
-    if "-" not in (json_to, markdown_to):
-        show(page, render(page))
-    if card:
-        click.echo(model_card_patch(record) or why_no_patch(record), err="-" in (json_to, markdown_to))
-    if out:
-        written(out, lambda: write_comparison(record, render(page), out, language))
-        if not can_draw():
-            click.echo(f"modelkin: report.html has no charts: they need {HINT}", err=True)
 
 
 def _show_inspection(record: Any, json_to: str | None, out: Path | None, all_layers: bool) -> None:

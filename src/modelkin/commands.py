@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, Literal
 
 import click
 
 from modelkin.errors import UsageError
-from modelkin.options import language_option, output_options, read_options, reading_options, written
+from modelkin.options import language_option, now, output_options, read_options, reading_options, written
 
 SEED = click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Chooses what is drawn.")
 FIGURES = click.option("--no-figures", is_flag=True, help="Leave the pictures out of --out.")
+ALL_FIGURES = click.option(
+    "--all-figures", is_flag=True, help="Draw every pair and model of a survey, not the most alike alone."
+)
+Figures = Literal["none", "notable", "all"]
 
 
 @click.command()
@@ -25,6 +29,7 @@ FIGURES = click.option("--no-figures", is_flag=True, help="Leave the pictures ou
 @click.option("--check-reference", is_flag=True, help="Hold the survey against published numbers.")
 @SEED
 @FIGURES
+@ALL_FIGURES
 @output_options
 @language_option
 @reading_options
@@ -32,6 +37,7 @@ def survey(
     models: tuple[str, ...],
     check_reference: bool,
     no_figures: bool,
+    all_figures: bool,
     json_to: str | None,
     out: Path | None,
     language: Any,
@@ -43,8 +49,10 @@ def survey(
     are read where none is named.
     """
     from modelkin.console import progress_bar
+    from modelkin.records.survey import sealed_survey
     from modelkin.survey import survey as surveyed
 
+    figures = chosen_figures(no_figures, all_figures)
     _tried(out)
     if check_reference and not models:
         from modelkin.reference.published import REPOSITORIES
@@ -54,7 +62,7 @@ def survey(
         record = surveyed(models, _survey_options(given), progress)
     if check_reference:
         record = _checked(record)
-    show_survey(record, json_to, out, language, figures=not no_figures)
+    show_survey(sealed_survey(record, now()), json_to, out, language, figures=figures)
 
 
 @click.command()
@@ -87,6 +95,12 @@ def study(
     _tried(out)
     record = STUDIES[name].run(models, small=small, seed=seed, reading=read_options(how))
     _show_study(record, json_to, out, figures=not no_figures)
+
+
+def chosen_figures(no_figures: bool, all_figures: bool) -> Figures:
+    if no_figures and all_figures:
+        raise UsageError("--no-figures and --all-figures say opposite things", hint="leave out one of them")
+    return "none" if no_figures else "all" if all_figures else "notable"
 
 
 def _tried(out: Path | None) -> None:
@@ -164,33 +178,47 @@ def _checked(record: Any) -> Any:
     return msgspec.structs.replace(record, tables=(*record.tables, table), left_out=left_out)
 
 
-def show_survey(record: Any, json_to: str | None, out: Path | None, language: Any, *, figures: bool) -> None:
+def show_survey(
+    record: Any, json_to: str | None, out: Path | None, language: Any, *, figures: Figures, whole: bool = True
+) -> None:
+    """`whole` is whether the seal of the record is: every page made of one that is not says so first."""
     from modelkin.console import show, write
     from modelkin.report.files import to_json
     from modelkin.report.html.drawing import HINT, can_draw
     from modelkin.report.survey_files import write_survey
-    from modelkin.report.survey_text import survey_page
+    from modelkin.report.survey_text import BESIDE, survey_page
     from modelkin.report.text import render
+    from modelkin.showing import under_warning
 
-    page = survey_page(record, str(out) if out else None)
+    def page(where: str | None) -> Any:
+        said = survey_page(record, where)
+        return said if whole else under_warning(said)
+
     if json_to:
         write(json_to, to_json(record))
     if json_to != "-":
-        show(page, render(page))
+        show(page(str(out) if out else None), render(page(str(out) if out else None)))
     if out:
-        written(out, lambda: write_survey(record, render(page), out, language))
+        written(out, lambda: write_survey(record, render(page(BESIDE)), out, language, whole=whole))
         if not can_draw():
             click.echo(f"modelkin: report.html has no charts: they need {HINT}", err=True)
-        if figures:
-            written(out, lambda: _figures(record, out / "figures"))
+        if figures != "none":
+            written(out, lambda: _figures(record, out / "figures", language, every=figures == "all"))
 
 
-def _figures(record: Any, folder: Path) -> list[Path]:
+def _figures(record: Any, folder: Path, language: Any, *, every: bool) -> list[Path]:
     from modelkin.console import progress_bar
     from modelkin.report.figures import draw_all, processors
 
     with progress_bar() as progress:
-        draw_all(record, folder, lambda done, total: progress("drawing", done, total), processors())
+        draw_all(
+            record,
+            folder,
+            lambda done, total: progress("drawing", done, total),
+            processors(),
+            every=every,
+            language=language,
+        )
     return [folder]
 
 

@@ -6,10 +6,12 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console, RenderableType
 
 from modelkin.options import unwritable
+from modelkin.report.whole_files import write_whole
 from modelkin.sources.protocol import NOTE, Progress
 
 TRUE = ("1", "true", "yes", "on")
@@ -41,10 +43,18 @@ def write(target: str, body: str) -> None:
         sys.stdout.flush()
         return
     try:
-        with open(target, "w", encoding="utf-8") as handle:
-            handle.write(body)
+        _write_file(Path(target).resolve(), body)
     except OSError as error:
         raise unwritable(error, target) from error
+
+
+def _write_file(path: Path, body: str) -> None:
+    """Whole or not at all, but for what nothing can take the place of: a pipe, a device, a file in a closed folder."""
+    if (path.is_file() or not path.exists()) and os.access(path.parent, os.W_OK):
+        write_whole(path.parent, {path.name: body})
+        return
+    with open(path, "w", encoding="utf-8") as handle:
+        handle.write(body)
 
 
 @contextmanager

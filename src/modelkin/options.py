@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -109,6 +110,11 @@ def read_options(how: dict[str, Any]) -> Any:
     from modelkin.sources import ReadOptions
 
     return ReadOptions(offline=how["offline"], connections=how["connections"], cache=not how["no_cache"])
+
+
+def now() -> str:
+    """As records say when they were made."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def written(out: Path, write_all: Callable[[], list[Path]]) -> None:

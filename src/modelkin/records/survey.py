@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Literal
 
 import msgspec
@@ -68,7 +69,10 @@ class SurveyCost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything measured of a set of models. `left_out` says what was asked for and could not be had, and why."""
+    """Everything measured of a set of models. `left_out` says what was asked for and could not be had, and why.
+
+    `made` says when, as 2026-01-31T12:00:00Z; None where the caller did not say. `sha256` seals the rest.
+    """
 
     schema: str = "modelkin.survey/1"
     modelkin: str
@@ -81,9 +85,23 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     matrices: tuple[Matrix, ...]
     left_out: tuple[str, ...] = ()
     cost: SurveyCost
+    made: str | None = None
+    sha256: str = ""
 
     def table(self, name: str) -> Table:
         return next(table for table in self.tables if table.name == name)
+
+
+def seal_of_survey(survey: Survey) -> str:
+    """sha256 of everything but the seal itself, written as for a comparison: JSON without spaces, keys in order."""
+    body = msgspec.structs.replace(survey, sha256="")
+    return sha256(msgspec.json.encode(body, order="sorted")).hexdigest()
+
+
+def sealed_survey(survey: Survey, made: str | None = None) -> Survey:
+    """With a seal, and with its date where one is given."""
+    dated = msgspec.structs.replace(survey, made=made or survey.made)
+    return msgspec.structs.replace(dated, sha256=seal_of_survey(dated))
 
 
 class Study(msgspec.Struct, frozen=True, kw_only=True):

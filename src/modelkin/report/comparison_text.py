@@ -198,15 +198,17 @@ def seen_through(comparison: Comparison) -> bool:
 
 
 def shown_pvalue(answer: Evidence) -> str:
-    """Every p with its number. One that is small and does not count has a word beside it, lest it read as a find."""
+    """Every p with its number. One that is small and does not count has a word beside it, lest it read as a find.
+
+    Where what a p rests on was found not to hold it is no chance of anything, and only what anybody takes for chance
+    is shown.
+    """
     if answer.log10_pvalue is None:
         return "–"
     number = pvalue_text(answer.log10_pvalue)
     if answer.log10_pvalue > ORDINARY or counts(answer):
         return number
-    if fails(answer):
-        return f"{number} · void"
-    return f"{number} · chance" if answer.grade else f"{number} · no grade"
+    return "–" if fails(answer) or answer.grade is None else f"{number} · chance"
 
 
 def counts(answer: Evidence) -> bool:

@@ -81,7 +81,22 @@ def _pedigree(party: Party, comparison: Comparison, found: Descent | None) -> No
     ancestor: Node = {"type": "machine-learning-model", "name": found.ancestor.id}
     ancestor |= {"version": found.ancestor.revision} if found.ancestor.revision else {}
     ancestor |= {"purl": url} if (url := package_url(found.ancestor)) else {}
+    ancestor |= _weights_of(found.ancestor)
+    same = "model-a" if found.ancestor is comparison.a else "model-b"
+    ancestor |= {"properties": _properties({"same-as": same})}
     return {"pedigree": {"ancestors": [ancestor], "notes": comparison.verdict.sentence}}
+
+
+def _weights_of(party: Party) -> Node:
+    """By which the ancestor can be told: where it lies, and the hash of its weights, file by file where they are many.
+
+    A component of a pedigree may not be one of the document, so it is named by a property beside.
+    """
+    weights = [fact for fact in party.files if fact.name in party.weights]
+    single = weights[0] if len(weights) == 1 else None
+    found: Node = {"hashes": [{"alg": "SHA-256", "content": single.sha256}]} if single and single.sha256 else {}
+    found |= {"externalReferences": _references(party)} if _references(party) else {}
+    return found | ({"components": [_file("ancestor", fact) for fact in weights]} if len(weights) > 1 else {})
 
 
 def _references(party: Party) -> list[Node]:

@@ -8,6 +8,7 @@ from textwrap import fill
 from modelkin.records import Comparison
 from modelkin.report.comparison_relation import kinds_text
 from modelkin.report.comparison_text import pvalue_text
+from modelkin.report.extrapolation import rests_on_extrapolation
 from modelkin.report.text import size
 
 WIDTH = 80
@@ -24,7 +25,8 @@ def _pair(comparison: Comparison, known: str) -> str:
     verdict, cost = comparison.verdict, comparison.cost
     kinds = "" if [share.kind for share in verdict.kinds] == ["undetermined"] else kinds_text(verdict.kinds)
     order = "" if verdict.direction == "unknown" else verdict.direction
-    grade = f" (grade {verdict.grade})" if verdict.grade == "B" else ""
+    beyond = ", extrapolated" if rests_on_extrapolation(comparison) else ""
+    grade = f" (grade {verdict.grade}{beyond})" if verdict.grade == "B" else ""
     chance = f"p ≤ {pvalue_text(verdict.log10_pvalue)}{grade}" if verdict.log10_pvalue is not None else ""
     facts = " · ".join(part for part in (verdict.outcome.upper(), kinds, order, chance) if part)
     read = f"{size(cost.tensor_bytes_a)} + {size(cost.tensor_bytes_b)} of weights"

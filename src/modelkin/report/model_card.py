@@ -31,6 +31,12 @@ def model_card_patch(comparison: Comparison) -> str | None:
     return f"base_model:\n{names}base_model_relation: {relation}\n"
 
 
+def card_text(comparison: Comparison) -> str:
+    """What is printed for the owner: the lines, or that there are none and why."""
+    reason = why_no_patch(comparison)
+    return f"No lines are proposed for a model card: {reason}." if reason else str(model_card_patch(comparison))
+
+
 def why_no_patch(comparison: Comparison) -> str | None:
     """In words, why nothing is proposed; None where something is."""
     found, verdict = descent(comparison), comparison.verdict

@@ -25,6 +25,7 @@ from importlib.resources import files
 from itertools import product
 
 BOOKS = ("phrases_ko.toml", "phrases_survey_ko.toml")
+FIGURES = "phrases_figures_ko.toml"
 LONGEST = 4000  # letters; no text of a record comes near
 MOST_PIECES = 100  # of a text, or of a list in it
 MOST_TRIES = 4000  # fits looked for in one text, after which it is none of ours
@@ -57,6 +58,12 @@ JOINT = re.compile(", | and ")
 def korean(text: str) -> str | None:
     """The Korean of a text that a record holds; None where any piece of it is unknown."""
     return _korean(text) if len(text) <= LONGEST else None
+
+
+@lru_cache(maxsize=4096)
+def korean_of_figure(text: str) -> str | None:
+    """The same of what stands in a picture: short words that elsewhere may be names."""
+    return _Reader(_phrases(FIGURES)).text(text) if len(text) <= LONGEST else None
 
 
 @lru_cache(maxsize=4096)
@@ -117,8 +124,8 @@ Phrases = Mapping[str, Section]
 
 
 @cache
-def _phrases() -> Phrases:
-    return phrases(*(files("modelkin.report").joinpath(book).read_text("utf-8") for book in BOOKS))
+def _phrases(*more: str) -> Phrases:
+    return phrases(*(files("modelkin.report").joinpath(book).read_text("utf-8") for book in (*BOOKS, *more)))
 
 
 def phrases(*books: str) -> Phrases:

@@ -12,6 +12,7 @@ from modelkin.errors import UsageError
 from modelkin.records import Study
 from modelkin.report import study_charts, study_claim, study_geometry
 from modelkin.report.figures.canvas import DPI, Picture, settings, write_words
+from modelkin.report.whole_files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,13 +44,14 @@ def save_figures(study: Study, folder: Path) -> list[Path]:
         for name, figure in figures.items():
             for kind, details in (("png", None), ("svg", {"Date": None})):  # no date: the same picture is the same file
                 written.append(folder / f"{name}.{kind}")
-                figure.savefig(written[-1], dpi=DPI, metadata=details)
+                with replacing(written[-1]) as path:
+                    figure.savefig(path, dpi=DPI, metadata=details)
     return written
 
 
 def write_animation(study: Study, path: Path) -> Path:
-    with _style():
-        study_geometry.animate(study, path)
+    with _style(), replacing(path) as beside:
+        study_geometry.animate(study, beside)
     return path
 
 

@@ -9,6 +9,7 @@ from modelkin.report.figures.rows import null_said
 from modelkin.report.files import to_json
 from modelkin.report.study_figures import ANIMATIONS, save_figures, write_animation
 from modelkin.report.survey_files import table_csv
+from modelkin.report.whole_files import write_whole
 
 
 def write_study(study: Study, page: str, folder: Path, *, figures: bool = True) -> list[Path]:
@@ -19,10 +20,7 @@ def write_study(study: Study, page: str, folder: Path, *, figures: bool = True) 
         "captions.txt": captions(study),
         **{f"{table.name}.csv": table_csv(table) for table in study.tables},
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, body in bodies.items():
-        (folder / name).write_text(body, encoding="utf-8", newline="")
-    written = [folder / name for name in bodies]
+    written = write_whole(folder, bodies)
     if figures:
         written += save_figures(study, folder)
         written += [write_animation(study, folder / name) for name in ANIMATIONS.get(study.name, ())]

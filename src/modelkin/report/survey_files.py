@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,28 +9,31 @@ from modelkin.records import Matrix, Survey, Table
 from modelkin.report.figures.rows import file_stem, null_said
 from modelkin.report.files import table as csv_table
 from modelkin.report.files import to_json
+from modelkin.report.whole_files import write_whole
 
 if TYPE_CHECKING:
     from modelkin.report.html.words import Language
 
 
-def write_survey(survey: Survey, page: str, folder: Path, language: Language = "en") -> list[Path]:
+def write_survey(
+    survey: Survey, page: str, folder: Path, language: Language = "en", *, whole: bool = True
+) -> list[Path]:
     """report.html, survey.json and .txt, captions.txt, tables/NAME.csv, matrices/NAME.csv: files, and the two folders.
 
-    `language` is the one that the report opens in; it holds both.
+    `language` is the one that the report opens in; it holds both. `whole` is whether the seal is.
     """
     from modelkin.report.html import survey_html
 
-    _write(folder / "tables", {f"{table.name}.csv": table_csv(table) for table in survey.tables})
+    write_whole(folder / "tables", {f"{table.name}.csv": table_csv(table) for table in survey.tables})
     squares = {f"{file_stem(matrix.name)}.csv": matrix_csv(matrix) for matrix in survey.matrices}
-    _write(folder / "matrices", squares)
+    write_whole(folder / "matrices", squares)
     bodies = {
-        "report.html": survey_html(survey, language),
+        "report.html": survey_html(survey, language, whole=whole),
         "survey.json": to_json(survey),
         "survey.txt": page,
         "captions.txt": captions(survey),
     }
-    return [*_write(folder, bodies), folder / "tables", folder / "matrices"]
+    return [*write_whole(folder, bodies), folder / "tables", folder / "matrices"]
 
 
 def table_csv(table: Table) -> str:
@@ -52,10 +54,3 @@ def captions(survey: Survey) -> str:
     """What every file shows, and what it would show between strangers."""
     parts: list[Table | Matrix] = [*survey.tables, *survey.matrices]
     return "\n".join(f"{file_stem(it.name)}\n  {it.title}\n  {it.caption}\n  {null_said(it)}\n" for it in parts)
-
-
-def _write(folder: Path, bodies: Mapping[str, str]) -> list[Path]:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, body in bodies.items():
-        (folder / name).write_text(body, encoding="utf-8", newline="")
-    return [folder / name for name in bodies]

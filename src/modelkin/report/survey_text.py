@@ -16,6 +16,7 @@ from modelkin.report.text import plain, size
 SHOWN_PAIRS = 20
 SHOWN_MODELS = 12
 SHOWN_LINES = 6
+BESIDE = "beside this page"  # in a file, which stays the same wherever it is written
 NOT_EVIDENCE = (
     "Not evidence: a cosine of gains near 1, and any distance. Strangers have cosines near `expected`, which follows "
     "from means and spreads alone; only what is left after the mean is taken away (Pearson) can tell models apart, "

@@ -24,7 +24,7 @@ CURVES = (
 LAYER_PAIRS = (
     *("a", "b", "known", "role", "metric", "diagonal_mean", "diagonal_std", "off_mean", "off_std", "off_expected"),
     *("dominance", "dominance_p", "best_offset", "best_offset_mean", "best_offset_p", "early_mean", "late_mean"),
-    *("decay", "diagonal_p"),
+    *("decay", "diagonal_p", "diagonal_null_std"),
 )
 METRICS = ("cosine", "pearson")
 
@@ -186,6 +186,7 @@ def tables(curves: list[tuple[Value, ...]], summary: list[tuple[Value, ...]], re
             "off the diagonal that means and spreads alone give. best_offset (layer of b minus layer of a) has the "
             "highest mean of those that keep at least half of the shallower model; its p is adjusted for all "
             "offsets. decay is early_mean minus late_mean, of facing layers in the lower and upper half. "
+            "`diagonal_null_std` is how far diagonal_mean scatters when the hidden axes are renumbered. "
             f"{p_text[0].upper()}{p_text[1:]}.",
             strangers="off_mean equals off_expected; dominance is what scales alone make of it for the cosine, and 0 "
             "for Pearson; p-values are uniform",
@@ -229,7 +230,7 @@ def _layer_pair_row(it: Beside, metric: str) -> tuple[Value, ...]:
     half = (len(facing) + 1) // 2
     early, late = mean_std(facing[:half])[1], mean_std(facing[half:])[1]
     offset, offset_mean, offset_p = _best_offset(it, metric, values, expected)
-    diagonal_p, dominance_p = _diagonal_pvalues(it, metric, values, on)
+    diagonal_p, dominance_p, scatter = _diagonal_nulls(it, metric, values, on)
     return (
         *(it.a.label, it.b.label, it.known, it.stack.role.value, metric, diagonal, diagonal_std, off, off_std),
         mean_std(expected[~on])[1],
@@ -237,27 +238,29 @@ def _layer_pair_row(it: Beside, metric: str) -> tuple[Value, ...]:
         dominance_p if off_count else None,
         *(offset, offset_mean, offset_p, early, late),
         None if early is None or late is None else early - late,
-        diagonal_p,
+        *(diagonal_p, scatter),
     )
 
 
-def _diagonal_pvalues(
+def _diagonal_nulls(
     it: Beside, metric: str, values: Doubles, on: NDArray[np.bool_]
-) -> tuple[float | None, float | None]:
-    """Of the mean over facing layers, and of how far it stands above the mean of the rest."""
+) -> tuple[float | None, float | None, float | None]:
+    """p of the mean over facing layers, p of how far it stands above the mean of the rest, and how renumbered axes
+    scatter the first: layers share their axes, so their mean scatters more than that of independent layers would."""
     both = it.null.both(metric, it.a.label, it.b.label)
     known = np.isfinite(values)
     if both is None or it.renumbered is None or not (known & on).any():
-        return None, None
+        return None, None, None
     usable = known[it.facing_a, it.facing_b]
     i, j = it.i[it.facing_a], it.j[it.facing_b]
     lengths = it.stack.from_pattern[i] * it.stack.from_pattern[j] if metric == "cosine" else np.ones(usable.size)
     facing = it.renumbered @ np.where(usable, lengths, 0.0)
     inside, outside = int(usable.sum()), int((known & ~on).sum())
+    scatter = cell(np.std(facing[1:] / inside))  # the first is as it is
     if not outside:
-        return pvalue(facing / inside), None
+        return pvalue(facing / inside), None, scatter
     # The means of what does not move differ on and off the diagonal, but by the same amount in every renumbering.
-    return pvalue(facing / inside), pvalue(facing / inside - (of_sums(*both) - facing) / outside)
+    return pvalue(facing / inside), pvalue(facing / inside - (of_sums(*both) - facing) / outside), scatter
 
 
 def _best_offset(

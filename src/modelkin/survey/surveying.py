@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from modelkin import __version__
 from modelkin.records import Matrix, Survey, SurveyCost, Table, Value
+from modelkin.records.survey import sealed_survey
 from modelkin.sources.protocol import TENSOR_KINDS, Progress, no_progress
 from modelkin.survey import changes, embeddings, routers, windows
 from modelkin.survey.baselines import baseline_table, group_table
@@ -58,7 +59,7 @@ def survey_of(found: Collected, began: float) -> Survey:
     for number, part in enumerate(PARTS):
         found.progress("comparing", number, len(PARTS))
         tables += part(found)
-    return Survey(
+    made = Survey(
         modelkin=__version__,
         seed=found.seed,
         models=listed,
@@ -70,6 +71,7 @@ def survey_of(found: Collected, began: float) -> Survey:
         left_out=tuple(found.left_out),
         cost=_cost(found, time.perf_counter() - began),
     )
+    return sealed_survey(made)
 
 
 def vector_tables(found: Collected, measured: Sequence[Stack]) -> tuple[list[Table], list[Matrix]]:

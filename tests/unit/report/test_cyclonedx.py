@@ -54,12 +54,17 @@ def test_the_ancestor_is_whoever_came_first() -> None:
     case = on_a_hub(of_outcome("related, and in which order"))
     a, b = document(told(case, "b->a", "fine-tune"))["components"]
     assert "pedigree" not in b
+    (weights,) = case.b.weights
+    digest = next(fact.sha256 for fact in case.b.files if fact.name == weights)
     assert a["pedigree"]["ancestors"] == [
         {
             "type": "machine-learning-model",
             "name": "acme/orca-7b",
             "version": COMMIT,
             "purl": f"pkg:huggingface/acme/orca-7b@{COMMIT}",
+            "hashes": [{"alg": "SHA-256", "content": digest}],
+            "externalReferences": [{"type": "distribution", "url": case.b.address}],
+            "properties": [{"name": "modelkin:same-as", "value": "model-b"}],
         }
     ]
     part = document(told(case, "a->b", "component-reuse"))["components"]

@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from modelkin.questions import QUESTIONS
 from modelkin.records import Assumption, Beside, Claims, Comparison, Evidence, NotEvidence, Unanswered, WeighedClaim
 from modelkin.records.relation import KindFound
-from modelkin.report.comparison_text import DOES_NOT_COUNT, LABELS, pvalue_text
+from modelkin.report.comparison_text import DOES_NOT_COUNT, LABELS
 from modelkin.report.markdown import SHOWN_QUESTIONS, code, markdown, prose
 
 SEEN = Path(__file__).with_name("texts_of_records.txt").read_text("utf-8").splitlines()
@@ -191,9 +191,7 @@ def test_a_count_that_does_not_count_is_not_shown() -> None:
     row = next(
         line for line in markdown(msgspec.structs.replace(case, answers=broken)).splitlines() if "norm gains" in line
     )
-    (gains,) = (one for one in broken if isinstance(one, Evidence) and one.question == "hidden-axes-by-gains")
-    p = pvalue_text(gains.log10_pvalue or 0.0)
-    assert row == f"| norm gains | {DOES_NOT_COUNT} | – | {p} · void | – |"
+    assert row == f"| norm gains | {DOES_NOT_COUNT} | – | – | – |"
 
 
 def test_the_owner_is_offered_lines_only_where_they_follow() -> None:

@@ -11,7 +11,7 @@ from known_pairs import COMMIT, changed_copy, half_empty, int8, of_outcome, on_a
 from modelkin.records import Beside, Claims, Comparison, Kind
 from modelkin.records.relation import Merge
 from modelkin.report import model_card
-from modelkin.report.model_card import model_card_patch, why_no_patch
+from modelkin.report.model_card import card_text, model_card_patch, why_no_patch
 
 
 def ordered() -> Comparison:
@@ -112,3 +112,10 @@ def test_what_the_card_says_already_is_not_proposed() -> None:
 def test_a_name_cannot_write_a_line_of_its_own() -> None:
     case = told(on_a_hub(of_outcome("related, and in which order"), a="x/y\nlicense: mit"), "a->b", "fine-tune")
     assert why_no_patch(case) == model_card.NO_NAME
+
+
+def test_the_owner_is_told_what_the_reason_is_the_reason_for() -> None:
+    nothing = of_outcome("unrelated")
+    assert card_text(nothing) == f"No lines are proposed for a model card: {why_no_patch(nothing)}."
+    something = told(on_a_hub(of_outcome("related, and in which order")), "a->b", "fine-tune")
+    assert card_text(something) == model_card_patch(something)

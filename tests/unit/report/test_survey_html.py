@@ -19,7 +19,9 @@ from modelkin.report.files import to_json
 from modelkin.report.html import drawing, page
 from modelkin.report.html.survey_charts import survey_charts
 from modelkin.report.html.survey_parts import MOST_CELLS, layer_maps, pair_lines
+from modelkin.report.html.survey_sheet import SHOWN_PAIRS
 from modelkin.report.html.words import LANGUAGES, Language, survey_words
+from modelkin.report.notable import MOST_MODELS, MOST_PAIRS
 from modelkin.report.phrasebook import korean
 
 SAME_IN_BOTH = {".pairs.p", ".record.version", ".dashes[4]", ".head.limits[4]", ".glossary.entries[6]", ".legend.high"}
@@ -69,7 +71,10 @@ def test_beside_every_number_of_a_pair_stands_what_strangers_have() -> None:
     row = re.search(r'<tr><th scope="row">dune · heath</th>.*?</tr>', text, re.S)
     assert row is not None
     cells = re.findall(r"<td[^>]*>(.*?)</td>", row[0])
-    assert cells[2] == "0 ± 0.09"  # 1/√128
+    scatter = next(line.scatter for line in pair_lines(of_three()) if (line.a, line.b) == ("dune", "heath"))
+    assert scatter is not None
+    assert cells[2] == f"0 ± {scatter:.2g}"
+    assert 0.9 * (6 * 128) ** -0.5 < scatter < 128**-0.5  # from that of six independent layers to that of a single one
     assert 0.99 < float(cells[5]) < float(cells[4])
 
 
@@ -109,6 +114,40 @@ def test_a_large_survey_still_makes_a_page_that_can_be_sent() -> None:
     text = page.survey_html(survey)
     assert len(text.encode()) <= LARGEST, f"{len(text.encode()):,}"
     assert survey_words("en")["maps"]["rest"].partition("{rest}")[2] in text
+
+
+def test_the_page_of_many_models_is_bounded_and_says_what_it_leaves_to_the_files() -> None:
+    """44 models are 946 pairs: the page draws the most alike of them, and no more than of a few models."""
+    survey = made_up(44, 6)
+    found = survey_charts(survey, "en")
+    assert len(found["facing"]) == len(found["gain-curves"]) == MOST_PAIRS == MOST_MODELS
+    assert len(found["maps"]) <= 2 * MOST_PAIRS
+    first = list(dict.fromkeys(f"{line.a} · {line.b}" for line in pair_lines(survey)))[:MOST_PAIRS]
+    assert [chart.title for chart in found["facing"]] == first
+    text = page.survey_html(survey)
+    assert len(text.encode()) <= LARGEST, f"{len(text.encode()):,}"
+    said = Reader(text).said["en"]
+    assert survey_words("en")["facing"]["rest"].format(rest=946 - MOST_PAIRS) in said
+    assert survey_words("en")["gain_curves"]["rest"].format(rest=44 - MOST_MODELS) in said
+    assert survey_words("en")["pairs"]["rest"].format(rest=f"{2 * 946 - SHOWN_PAIRS:,}") in said
+
+
+def test_what_lies_inside_the_band_of_strangers_has_no_small_p() -> None:
+    for line in pair_lines(of_three()):
+        assert line.scatter is not None
+        assert line.pvalue is not None
+        assert ((line.pearson or 0) > 1.8 * line.scatter) == (line.pvalue < 0.05)
+
+
+def test_what_was_left_out_is_said_in_korean() -> None:
+    widths = "models of different widths are not set beside each other (128: dune; 160: moss)"
+    components = "principal components are those of the vectors with 128 values; others are left out"
+    survey = msgspec.structs.replace(made_up(2, 3), left_out=(widths, components))
+    said = Reader(page.survey_html(survey)).said["ko"]
+    assert "폭이 다른 모델은 나란히 견주지 않음(128: dune; 160: moss)" in said
+    assert "different widths" not in said
+    assert "rincipal components" not in said
+    assert "비교 기록" not in said
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -153,6 +192,9 @@ def test_a_record_gives_the_same_page_again(tmp_path: Path) -> None:
     assert (out / "survey.json").read_text("utf-8") == file.read_text("utf-8")
     assert "pip install 'modelkin[report]'" in done.stderr
     assert not (out / "figures").exists()
+    other = tmp_path / "another" / "place"
+    assert CliRunner().invoke(main, ["report", str(file), "--no-figures", "--out", str(other)]).exit_code == 0
+    assert (other / "survey.txt").read_bytes() == (out / "survey.txt").read_bytes()
 
 
 def test_a_survey_has_no_markdown_and_no_model_card(tmp_path: Path) -> None:

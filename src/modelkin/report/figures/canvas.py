@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 SLIDE = (13.3, 7.5)  # inches: 16 to 9
 DPI = 100
+NO_FONT = {
+    "en": " No installed font can draw the names of {names}; the table of models has them.",
+    "ko": " {names}의 이름을 그릴 글꼴이 없습니다. 이름은 모델 표에 있습니다.",
+}
 TICKS = 5  # to an axis: enough to read a value, and each takes time to draw
 LETTER = 0.62  # the width of a letter, in its height
 SMALLEST = 7.0  # points: letters that can still be read on a slide
@@ -34,7 +39,8 @@ NULL_COLOUR = "#777777"
 ALONG = "cividis"  # from little to much
 ACROSS = "RdBu_r"  # below zero and above it
 
-# Fonts with Hangul, and most of them with Han and Kana; the first that is installed is used.
+OWN_FONT = "Modelkin Hangul Sans"  # every syllable of Hangul, and nothing else; it comes with the package
+# Fonts with Han and Kana besides; the first that is installed is used.
 _WIDE_FONTS = (
     "Noto Sans CJK KR",
     "Noto Sans KR",
@@ -89,8 +95,10 @@ def settings() -> Any:
 def families() -> tuple[str, ...]:
     from matplotlib import font_manager
 
+    with as_file(files("modelkin.report.html").joinpath("fonts", "hangul-sans.ttf")) as path:
+        font_manager.fontManager.addfont(path)
     installed = {font.name for font in font_manager.fontManager.ttflist}
-    return ("DejaVu Sans", *[name for name in _WIDE_FONTS if name in installed][:1])
+    return ("DejaVu Sans", OWN_FONT, *[name for name in _WIDE_FONTS if name in installed][:1])
 
 
 @cache
@@ -112,6 +120,14 @@ def stand_ins(survey: Survey) -> dict[str, str]:
     numbered = {model.label: f"model {n}" for n, model in enumerate(survey.models, 1)}
     groups = {name: f"group {n}" for n, name in enumerate(dict.fromkeys(g for m in survey.models for g in m.groups), 1)}
     return {label: name for label, name in (numbered | groups).items() if not drawable(label)}
+
+
+def svg_letters(picture: Picture) -> str:
+    """Letters of Hangul as shapes, for many a reader has no font of them; all others as letters, which can be found."""
+    from matplotlib.text import Text
+
+    texts = (text.get_text() for text in picture.figure.findobj(Text))
+    return "path" if any("ㄱ" <= letter <= "힣" for text in texts for letter in text) else "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,15 +325,15 @@ def _limits(values: Any) -> tuple[float, float]:
     return (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
 
 
-def write_words(picture: Picture, replaced: dict[str, str]) -> str:
+def write_words(picture: Picture, replaced: dict[str, str], language: str = "en") -> str:
     """Title and caption onto the page, and stand-ins for what cannot be drawn. The caption as it is then."""
     from matplotlib.text import Text
 
     caption = picture.caption
     if replaced:
         said = ", ".join(sorted(replaced.values()))
-        caption += f" No installed font can draw the names of {said}; the table of models has them."
-    lines = textwrap.wrap(caption, 184)
+        caption += NO_FONT[language].format(names=said)
+    lines = textwrap.wrap(caption, 184 if language == "en" else 118)
     picture.figure.subplots_adjust(bottom=picture.figure.subplotpars.bottom + 0.01 + LINE * len(lines))
     picture.figure.text(0.012, 0.985, picture.title, fontsize=16, va="top")
     picture.figure.text(0.012, 0.012, "\n".join(lines), fontsize=9.5, va="bottom", color="#333333")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from importlib.resources import as_file, files
 from importlib.util import find_spec
 from typing import Any
 
@@ -18,6 +18,7 @@ from modelkin.report.html.chart import Chart
 
 OPENING = re.compile(r"<svg[^>]*>")
 NEEDED = "vl_convert"
+PICTURE_FONT = "'Liberation Sans', 'Modelkin Hangul Sans', sans-serif"  # the first comes with the converter
 HINT = "pip install 'modelkin[report]'"
 
 
@@ -33,9 +34,24 @@ def can_draw() -> bool:
     return find_spec(NEEDED) is not None
 
 
-def drawn(chart: Chart) -> Drawing:
+@cache
+def _converter() -> Any:
+    """With the page's own Hangul: names are as wide, and pictures have letters, on a machine without a Korean font."""
     import vl_convert
 
+    with as_file(files("modelkin.report.html").joinpath("fonts")) as folder:
+        vl_convert.register_font_directory(str(folder))
+    return vl_convert
+
+
+def picture(chart: Chart) -> bytes:
+    """The chart as PNG, on white."""
+    spec = {**chart.spec, "background": "#ffffff", "config": {**chart.spec["config"], "font": PICTURE_FONT}}
+    return bytes(_converter().vegalite_to_png(spec, scale=2, allowed_base_urls=[]))
+
+
+def drawn(chart: Chart) -> Drawing:
+    vl_convert = _converter()
     vega = vl_convert.vegalite_to_vega(chart.spec)
     svg = str(vl_convert.vega_to_svg(vega, allowed_base_urls=[]))
     words = Markup("<title>{}</title><desc>{}</desc>").format(chart.title, chart.alt)

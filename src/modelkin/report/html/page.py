@@ -25,6 +25,7 @@ from modelkin.report.html.survey_parts import checked_survey
 from modelkin.report.html.survey_sheet import SurveySheet
 from modelkin.report.html.words import LANGUAGES, Language
 from modelkin.report.text import plain
+from modelkin.report.trust import BROKEN
 
 FONTS = {
     "serif": ("Modelkin Hangul Serif", 400),
@@ -36,18 +37,19 @@ AnySheet = Sheet | SurveySheet
 SPEC = "{language}-{name}-spec"
 
 
-def comparison_html(comparison: Comparison, first: Language = "en") -> str:
+def comparison_html(comparison: Comparison, first: Language = "en", *, whole: bool = True) -> str:
+    """`whole` is whether the seal of the record is; a page of one that is not begins with a warning."""
     sheets = {language: Sheet(comparison, language) for language in LANGUAGES}
-    return _page(sheets, "sheet.html", first, sheets[first].running)
+    return _page(sheets, "sheet.html", first, sheets[first].running, whole)
 
 
-def survey_html(survey: Survey, first: Language = "en") -> str:
+def survey_html(survey: Survey, first: Language = "en", *, whole: bool = True) -> str:
     known = checked_survey(survey)
     sheets = {language: SurveySheet(known, language) for language in LANGUAGES}
-    return _page(sheets, "survey.html", first, sheets[first].title)
+    return _page(sheets, "survey.html", first, sheets[first].title, whole)
 
 
-def _page(sheets: Mapping[Language, AnySheet], template: str, first: Language, running: str) -> str:
+def _page(sheets: Mapping[Language, AnySheet], template: str, first: Language, running: str, whole: bool) -> str:
     """`running` is said at the head of every printed page."""
     if can_draw():
         for sheet in sheets.values():
@@ -60,6 +62,7 @@ def _page(sheets: Mapping[Language, AnySheet], template: str, first: Language, r
     return page.render(
         first=first,
         languages=LANGUAGES,
+        warning={} if whole else BROKEN,
         titles={language: sheet.title for language, sheet in sheets.items()},
         sheets={
             language: Markup(environment.get_template(template).render(p=sheet)) for language, sheet in sheets.items()

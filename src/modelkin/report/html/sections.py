@@ -120,8 +120,10 @@ def evidence(comparison: Comparison) -> list[Evidence]:
 def asked(comparison: Comparison) -> list[Asked]:
     found = []
     for answer in evidence(comparison):
-        known = answer.log10_pvalue
-        found.append(Asked(answer, standing_of(answer), "" if known is None else pvalue_text(known)))
+        known, standing = answer.log10_pvalue, standing_of(answer)
+        # What rests on nothing, or was only asked to inform, has no p that may be read as a chance.
+        hidden = known is None or standing in ("fails", "no_grade")
+        found.append(Asked(answer, standing, "" if known is None or hidden else pvalue_text(known)))
     return found
 
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 from modelkin.errors import UnreadableError
 from modelkin.records import Matrix, Survey, Table, Value
 from modelkin.report.figures.rows import safe
+from modelkin.report.notable import MOST_PAIRS, notable_models, ranked_pairs
 
 Row = Mapping[str, Value]
 Item = TypeVar("Item")
@@ -27,7 +28,11 @@ MOST_CELLS_OF_MODELS = 900
 
 @dataclass(frozen=True, slots=True)
 class PairLine:
-    """Two models and a role: means over facing layers, over all other pairs of layers, and what means alone give."""
+    """Two models and a role: means over facing layers, over all other pairs of layers, and what means alone give.
+
+    `scatter` is the standard deviation of the mean Pearson of facing layers when axes are renumbered; None where they
+    may not be, or where the survey is of an earlier version.
+    """
 
     a: str
     b: str
@@ -39,6 +44,7 @@ class PairLine:
     pearson_off: float | None
     pvalue: float | None
     width: int | None
+    scatter: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +94,8 @@ def pair_lines(survey: Survey) -> list[PairLine]:
         for key, metrics in found.items()
         if {"cosine", "pearson"} <= metrics.keys()
     ]
-    order = _alike(lines)
-    return sorted(lines, key=lambda line: order.index((line.a, line.b)))
+    order = {pair: place for place, pair in enumerate(ranked_pairs(survey))}
+    return sorted(lines, key=lambda line: order[line.a, line.b])
 
 
 def _line(key: tuple[str, str, str], cosine: Row, pearson: Row, facing: Curve | None) -> PairLine:
@@ -107,23 +113,15 @@ def _line(key: tuple[str, str, str], cosine: Row, pearson: Row, facing: Curve | 
         pearson_off=number(pearson["off_mean"]),
         pvalue=number(pearson["diagonal_p"]),
         width=None if width is None else int(width),
+        scatter=number(pearson.get("diagonal_null_std")),
     )
 
 
-def _alike(lines: Sequence[PairLine]) -> list[tuple[str, str]]:
-    """Pairs by the mean of their roles; what has no number last."""
-    means: dict[tuple[str, str], list[float]] = {}
-    for line in lines:
-        means.setdefault((line.a, line.b), []).append(-2.0 if line.pearson is None else line.pearson)
-    return sorted(means, key=lambda pair: -sum(means[pair]) / len(means[pair]))
-
-
 def curves(survey: Survey) -> list[Curve]:
-    """In the order of the pairs, as many as the page can hold."""
-    lines = pair_lines(survey)
-    order = list(dict.fromkeys((line.a, line.b) for line in lines))
+    """Of the pairs that stand out most, in their order, as many as the page can hold."""
+    order = {pair: place for place, pair in enumerate(ranked_pairs(survey)[:MOST_PAIRS])}
     found = [curve for curve in _curves(survey) if (curve.a, curve.b) in order]
-    found.sort(key=lambda curve: order.index((curve.a, curve.b)))
+    found.sort(key=lambda curve: order[curve.a, curve.b])
     return _until(found, [len(curve.rows) for curve in found], MOST_POINTS)
 
 
@@ -135,9 +133,10 @@ def _curves(survey: Survey) -> list[Curve]:
 
 
 def layer_maps(survey: Survey) -> list[tuple[PairLine, Matrix]]:
-    """All layers of one model with all of another, Pearson, in the order of the pairs."""
-    there = {matrix.name: matrix for matrix in survey.matrices}
-    found = [(line, there[name]) for line in pair_lines(survey) if (name := _map_name(line)) in there]
+    """All layers of one model with all of another, Pearson, of the pairs that stand out most, in their order."""
+    there, drawn = {matrix.name: matrix for matrix in survey.matrices}, set(ranked_pairs(survey)[:MOST_PAIRS])
+    lines = [line for line in pair_lines(survey) if (line.a, line.b) in drawn]
+    found = [(line, there[name]) for line in lines if (name := _map_name(line)) in there]
     return _until(found, [len(matrix.rows) * len(matrix.columns) for _, matrix in found], MOST_CELLS)
 
 
@@ -151,11 +150,16 @@ def model_maps(survey: Survey, metric: str) -> list[Matrix]:
     return _until(found, [len(m.rows) * len(m.columns) for m in found], MOST_CELLS_OF_MODELS)
 
 
+def models_with_gains(survey: Survey) -> list[str]:
+    return list(dict.fromkeys(str(row["model"]) for row in rows_of(survey, "gains") if row["layer"] not in (None, "")))
+
+
 def gain_curves(survey: Survey) -> dict[str, list[Row]]:
-    """Layers by model, as many models as the page can hold."""
+    """Layers by model, of those that stand out most, as many models as the page can hold."""
     found: dict[str, list[Row]] = {}
+    drawn = set(notable_models(survey))
     for row in rows_of(survey, "gains"):
-        if row["layer"] not in (None, ""):
+        if row["layer"] not in (None, "") and row["model"] in drawn:
             found.setdefault(str(row["model"]), []).append(row)
     kept = _until(list(found), [len(rows) for rows in found.values()], MOST_POINTS)
     return {model: found[model] for model in kept}

@@ -6,16 +6,18 @@ import shlex
 
 from markupsafe import Markup
 
-from modelkin.records import Matrix, Survey, Table, Value
+from modelkin.records import Matrix, Survey, SurveyModel, Table, Value
 from modelkin.report.html.chart import Chart
 from modelkin.report.html.drawing import Drawing, can_draw
 from modelkin.report.html.survey_charts import roles_drawn, shown, survey_charts
-from modelkin.report.html.survey_parts import PairLine, number, other_tables, pair_lines
+from modelkin.report.html.survey_parts import PairLine, models_with_gains, number, other_tables, pair_lines
 from modelkin.report.html.words import LANGUAGES, Language, survey_words, told, words
 from modelkin.report.text import size
 
 SHOWN_ROWS = 25  # of a table; the files have all
-SHOWN_PAIRS = 200
+SHOWN_PAIRS = 40
+SHOWN_MODELS = 30  # before the rest is folded away
+MOST_MODELS_LISTED = 300
 SHOWN_MATRICES = 250
 
 
@@ -32,10 +34,24 @@ class SurveySheet:
         lines = pair_lines(survey)
         self.pairs, self.pairs_left = lines[:SHOWN_PAIRS], max(0, len(lines) - SHOWN_PAIRS)
         self.found = survey_charts(survey, language)
-        self.maps_left = len(lines) - len(self.found.get("maps", ()))
+        self.left = self._left(lines)
         self.tables = other_tables(survey)
         self.matrices = survey.matrices[:SHOWN_MATRICES]
         self.matrices_left = max(0, len(survey.matrices) - SHOWN_MATRICES)
+
+    def _left(self, lines: list[PairLine]) -> dict[str, int]:
+        """How many charts of a section the page leaves to the files."""
+        pairs = len({(line.a, line.b) for line in lines})
+        every = {"facing": pairs, "maps": len(lines), "gain-curves": len(models_with_gains(self.survey))}
+        return {name: every[name] - len(self.found[name]) for name in every if name in self.found}
+
+    def models(self) -> list[list[SurveyModel]]:
+        """Those that are seen at once, and those that are folded away."""
+        listed = self.survey.models[:MOST_MODELS_LISTED]
+        return [list(part) for part in (listed[:SHOWN_MODELS], listed[SHOWN_MODELS:]) if part]
+
+    def models_left(self) -> int:
+        return max(0, len(self.survey.models) - MOST_MODELS_LISTED)
 
     def charts(self) -> list[Chart]:
         return [chart for charts in self.found.values() for chart in charts]
@@ -73,8 +89,10 @@ class SurveySheet:
         return shown(value)
 
     def chance(self, line: PairLine) -> str:
-        """What Pearson's r of strangers is, for vectors so long."""
-        return "0" if not line.width else f"0 ± {line.width**-0.5:.2f}"
+        """What the mean Pearson of strangers is: as renumbered axes show, or else no farther than in one layer."""
+        if line.scatter is not None:
+            return f"0 ± {line.scatter:.2g}"
+        return "0" if not line.width else f"0 ± ≤ {line.width**-0.5:.2g}"
 
     def pvalue(self, line: PairLine) -> str:
         return "–" if line.pvalue is None else f"{line.pvalue:.2g}"
