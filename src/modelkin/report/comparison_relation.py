@@ -84,7 +84,7 @@ def _share(comparison: Comparison) -> list[str]:
     shared = comparison.verdict.shared
     if shared is None:
         return []
-    of = "A" if comparison.verdict.direction == "b->a" else "B"
+    of = shared.side(comparison.verdict.direction).upper()
     told = f"{100 * shared.fraction:.0f} % of the parameters of {of}"
     return [f"shared: {told} (95 % interval {100 * shared.low:.0f}–{100 * shared.high:.0f} %; strangers: none)"]
 

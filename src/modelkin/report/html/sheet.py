@@ -152,7 +152,7 @@ class Sheet:
         verdict = self.comparison.verdict
         if verdict.shared is None:
             return ""
-        of = "A" if verdict.direction == "b->a" else "B"
+        of = verdict.shared.side(verdict.direction).upper()
         low, high = percent(verdict.shared.low), percent(verdict.shared.high)
         return str(self.w["relation"]["share_is"]).format(
             of=of, share=percent(verdict.shared.fraction), low=low, high=high
