@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import PurePath
+
+from modelkin.records.terms import Direction
+
+# What a turn of one model's axes is called by the other: alignments are told as seen from a.
+TURNS = {
+    "hidden axes are a rotation of A's": "hidden axes are a rotation of B's",
+    "hidden axes are a rotation of some of A's": "hidden axes are a rotation of B's and others",
+    "hidden axes are a rotation of A's and others": "hidden axes are a rotation of some of B's",
+}
 
 
 def short_names(names: Iterable[str | None]) -> dict[str, str]:
@@ -19,3 +28,8 @@ def short_names(names: Iterable[str | None]) -> dict[str, str]:
             return called
         for name in alike:
             kept[name] += 1
+
+
+def seen_from_child(undone: Sequence[str], order: Direction) -> tuple[str, ...]:
+    """What was done to the weights of the child, where that is a: its axes are turned against those of b."""
+    return tuple(TURNS.get(each, each) for each in undone) if order == "b->a" else tuple(undone)

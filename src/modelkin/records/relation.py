@@ -77,9 +77,15 @@ class TensorFact(msgspec.Struct, frozen=True, kw_only=True):
     norm_b: float
     from_one_a: float | None = None  # of gains: how far they lie from one, where training found them
     from_one_b: float | None = None
-    lattice_a: Lattice | None = None
+    lattice_a: Lattice | None = None  # of a rewritten model as it is stored, like its zeros
     lattice_b: Lattice | None = None
     nearest: float | None = None  # share of the other's values whose nearest grid value is the one stored
+    # Where one is the other's values rounded: how far these lie from it, in half steps. 0.5 if they came first, less if
+    # they were made from it. Then what rounding to the grid of one leaves, beside its size; and the difference without
+    # that, where neither was emptied.
+    filled: float | None = None
+    grid_noise: float | None = None
+    beyond: float | None = None
     spectra: Spectra | None = None
     refitted: float | None = None  # what is left of b once what a model may choose freely is chosen as a has it
     rows: int = 0

@@ -39,8 +39,15 @@ class KindShare(msgspec.Struct, frozen=True):
 
 
 class Shared(msgspec.Struct, frozen=True):
-    """Share of the parameters that was inherited, with a 95 % interval."""
+    """Share of the parameters that was inherited, with a 95 % interval; `of` which of the two models.
+
+    Older records do not say, and hold that of the child: of a where b came first, else of b.
+    """
 
     fraction: float
     low: float
     high: float
+    of: Side | None = None
+
+    def side(self, order: Direction) -> Side:
+        return self.of or ("a" if order == "b->a" else "b")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from modelkin.records import Kind, Role, Slot
+from modelkin.records import Kind, Role, Side, Slot
 from modelkin.relation.inheritance import rows_found
 from modelkin.relation.reading import Floats, LayerMap, Weights, in_layer
 
@@ -21,9 +22,10 @@ class Depth:
     """A change of depth, and which of the two was made by it, if one can be told."""
 
     kind: Kind
-    child: str  # "a" or "b"
+    child: Side
     why: str
     tells_order: bool = True
+    doubles: tuple[tuple[str, str], ...] = ()  # layers of the child beside none of the other, and which they double
 
 
 def depth_change(
@@ -44,15 +46,21 @@ def depth_change(
         return Depth("depth-upscale", "b", why, tells_order=not alone_a and not alone_b)
     if not used or bool(alone_a) == bool(alone_b):
         return None
-    weights, alone, child = (a, alone_a, "a") if alone_a else (b, alone_b, "b")
-    doubled = [
-        name for name in alone if _has_double(weights, name, rng) or (renumbered and _writes_alike(weights, name))
-    ]
+    weights, alone = (a, alone_a) if alone_a else (b, alone_b)
+    child: Side = "a" if alone_a else "b"
+    rest = [name for name in weights.layers if name not in alone]
+    doubles = [(name, _double(weights, name, rest, renumbered, rng)) for name in alone]
+    known = tuple((name, of) for name, of in doubles if of is not None)
+    doubled = [n for n, of in doubles if of is not None or _double(weights, n, alone, renumbered, rng) is not None]
+    other: Side = "b" if child == "a" else "a"
+    one, less = child.upper(), other.upper()
     if len(doubled) * 2 >= len(alone):
         verb = "is a double" if len(doubled) == 1 else "are doubles"
-        return Depth("depth-upscale", child, f"{_layers(len(doubled))} of {child.upper()} {verb} of others of its own")
-    other = "b" if child == "a" else "a"
-    one, less = child.upper(), other.upper()
+        why = f"{_layers(len(doubled))} of {one} {verb} of others of its own"
+        # Layers that the other lacks, doubled or not, show that it is no source: both may come from a third.
+        missing = len(alone) - len(known)
+        why += f"; {_layers(missing)} of {one} that {less} lacks" if missing else ""
+        return Depth("depth-upscale", child, why, tells_order=not missing, doubles=known)
     why = f"{one} has {_layers(len(alone))} that {less} lacks: left out in {less}, or put in between in {one}"
     return Depth("depth-prune", other, why, tells_order=False)
 
@@ -61,38 +69,41 @@ def _layers(count: int) -> str:
     return f"{count} layer{'' if count == 1 else 's'}"
 
 
-def _has_double(weights: Weights, name: str, rng: np.random.Generator) -> bool:
-    """Whether rows of this layer stand in another layer of the same model, at their own places."""
-    up = in_layer(Slot(Role.UP), name)
-    if up not in weights.slots:
-        return False
-    rows = weights.read(up, slice(0, ROWS))
-    for other in weights.layers:
-        slot = in_layer(Slot(Role.UP), other)
-        if other == name or slot not in weights.slots or weights.shape(slot) != weights.shape(up):
+def _double(
+    weights: Weights, name: str, among: Sequence[str], renumbered: bool, rng: np.random.Generator
+) -> str | None:
+    """Which of these layers, but itself, this one doubles."""
+    for other in among:
+        if other == name:
             continue
-        if rows_found(weights.read(slot, slice(0, ROWS)), rows, Role.UP, rng)[1] >= FEWEST_FOUND:
-            return True
-    return False
+        if _has_rows_of(weights, name, other, rng) or (renumbered and _writes_alike(weights, name, other)):
+            return other
+    return None
 
 
-def _writes_alike(weights: Weights, name: str) -> bool:
+def _has_rows_of(weights: Weights, name: str, other: str, rng: np.random.Generator) -> bool:
+    """Whether rows of this layer stand in another layer of the same model, at their own places."""
+    mine, theirs = (in_layer(Slot(Role.UP), each) for each in (name, other))
+    if not _alike(weights, mine, theirs):
+        return False
+    rows, there = (weights.read(slot, slice(0, ROWS)) for slot in (mine, theirs))
+    return rows_found(there, rows, Role.UP, rng)[1] >= FEWEST_FOUND
+
+
+def _writes_alike(weights: Weights, name: str, other: str) -> bool:
     """Whether another layer of the model has neurons that write what neurons of this one do, at whatever place.
 
     What they write is left alone by gains and, but for its size, by whoever scales neurons.
     """
-    down = in_layer(Slot(Role.DOWN), name)
-    if down not in weights.slots:
+    mine, theirs = (in_layer(Slot(Role.DOWN), each) for each in (name, other))
+    if not _alike(weights, mine, theirs):
         return False
-    mine = _directions(weights.read(down))[:ROWS]
-    for other in weights.layers:
-        slot = in_layer(Slot(Role.DOWN), other)
-        if other == name or slot not in weights.slots or weights.shape(slot) != weights.shape(down):
-            continue
-        best = np.abs(mine @ _directions(weights.read(slot)).T).max(axis=1)
-        if float(np.mean(best > ALIKE)) > SOME:
-            return True
-    return False
+    here, there = _directions(weights.read(mine))[:ROWS], _directions(weights.read(theirs))
+    return float(np.mean(np.abs(here @ there.T).max(axis=1) > ALIKE)) > SOME
+
+
+def _alike(weights: Weights, one: Slot, other: Slot) -> bool:
+    return one in weights.slots and other in weights.slots and weights.shape(one) == weights.shape(other)
 
 
 def _directions(down: Floats) -> Floats:

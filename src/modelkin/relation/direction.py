@@ -16,7 +16,9 @@ from modelkin.records import Direction
 from modelkin.records.naming import short_names
 from modelkin.records.relation import AxesFacts, Merge, TensorFact, TokenFacts, Triplet
 from modelkin.relation.depth import Depth
+from modelkin.relation.elementwise import FRACTION
 from modelkin.relation.learned import direction_features, fitted, inherited
+from modelkin.relation.rounding import is_cast, is_filled
 from modelkin.relation.tensors import linear
 
 SURE = 0.9
@@ -37,6 +39,11 @@ COARSE, SOURCE = 16, 0.992
 # sure of them (see its provenance); and a child that moved little lies where its parent lies. So neither the fit nor a
 # third relative alone names a parent: they can only say that nobody is.
 ALONE = False
+DUST = 1e-5  # difference that numbers make which stand for zeros
+NEW_DIGITS = (
+    "but one of the two was written anew, with gains moved or axes turned, and may itself come from what was there "
+    "before: that tells no order"
+)
 MOST = 0.5  # share of matrices that must show a loss
 STAYED = 0.5  # of the values: where more are the same in both, none was put on a grid, and others were taken off it
 NEW_ROWS = 0.6  # times the usual distance from the mean row, below which rows were added
@@ -67,18 +74,22 @@ class Clues:
     names: tuple[str, str] = ("a", "b")
     axes: AxesFacts | None = None
     reordered: bool = False  # layers stand in another order, and nobody can tell in which of the two they were moved
+    new_digits: bool = False  # one was turned, or its gains moved: its values are no longer those of its source
     learnt: bool = True  # False where what differs is rounding, noise, or numbers that are free: no order in these
 
 
 def judged(clues: Clues, triplets: Sequence[Triplet], odds: Mapping[str, tuple[float, float]]) -> Judgement:
     """`odds`: for a third model by name, log-odds that it came before a, and before b."""
-    lost = [*_losses(clues), *rearranged_side(clues)]
+    made = [*_structure(clues), *_mixture(clues), *rearranged_side(clues)]
+    lost = [*_grid_losses(clues.facts), *made]
     children = {child for child, _ in lost}
     star = next((t for t in triplets if t.shape == "star"), None) if clues.merge is None else None
     if star is not None:
         return Judgement(
             "neither", None, (f"a, b and {short_names([star.third])[star.third]} part at a model that is none of them",)
         )
+    if clues.new_digits and lost and not made:
+        return Judgement("unknown", None, (*(why for _, why in lost), NEW_DIGITS))
     if len(children) == 1:
         return _by_loss(clues, children.pop(), tuple(why for _, why in lost))
     if children:
@@ -154,10 +165,9 @@ def _shown(probability: float) -> str:
     return f"{probability:.2f}" if probability < 0.99 else "over 0.99"
 
 
-def _losses(clues: Clues) -> list[tuple[str, str]]:
-    """(child, why) for every counted loss of information."""
-    found = [*_grid_losses(clues.facts), *_structure(clues)]
-    merge = clues.merge
+def _mixture(clues: Clues) -> list[tuple[str, str]]:
+    """The one that is a mixture with the other in it."""
+    found, merge = [], clues.merge
     for child, name, other in (("a", *clues.names), ("b", *clues.names[::-1])):
         # Where something is missing the other may as well stand for a relative of it.
         is_told = merge is not None and merge.merged == name and not merge.missing_parent
@@ -201,22 +211,23 @@ def _grid_losses(facts: Sequence[TensorFact]) -> list[tuple[str, str]]:
     body = linear(facts)
     if not body:
         return []
+    coarse = _written_finer(facts)
     tests = {
         "the matrices of {} lie on the grid of a quantiser and the other's do not": (
-            [f.lattice_a is not None and f.lattice_b is None and f.same < STAYED for f in body],
-            [f.lattice_b is not None and f.lattice_a is None and f.same < STAYED for f in body],
+            [f.lattice_a is not None and f.lattice_b is None and f.same < STAYED and _is_off(f) for f in body],
+            [f.lattice_b is not None and f.lattice_a is None and f.same < STAYED and _is_off(f) for f in body],
         ),
         "the values of {} are the other's, rounded to a coarser format": (
-            [f.cast_a is not None for f in body],
-            [f.cast_b is not None for f in body],
+            [f.cast_a is not None and is_cast(f) and not coarse["b"] for f in body],
+            [f.cast_b is not None and is_cast(f) and not coarse["a"] for f in body],
         ),
         "the values of {} are the other's, or zero": (
-            [f.emptied_a and f.zeros_a > EMPTIED >= f.zeros_b for f in body],
-            [f.emptied_b and f.zeros_b > EMPTIED >= f.zeros_a for f in body],
+            [f.emptied_a and f.zeros_a > EMPTIED >= f.zeros_b and f.difference > DUST for f in body],
+            [f.emptied_b and f.zeros_b > EMPTIED >= f.zeros_a and f.difference > DUST for f in body],
         ),
         "many values of {} are zero and the other's are not": (
-            [f.zeros_a > MANY and f.zeros_b <= EMPTIED for f in body],
-            [f.zeros_b > MANY and f.zeros_a <= EMPTIED for f in body],
+            [f.zeros_a > MANY and f.zeros_b <= EMPTIED and f.difference > ROUNDED for f in body],
+            [f.zeros_b > MANY and f.zeros_a <= EMPTIED and f.difference > ROUNDED for f in body],
         ),
     }
     return [
@@ -227,8 +238,26 @@ def _grid_losses(facts: Sequence[TensorFact]) -> list[tuple[str, str]]:
     ]
 
 
+def _is_off(fact: TensorFact) -> bool:
+    """Whether the other lies off the grid as what was rounded does; where only the file shows a grid, anywhere else."""
+    return is_filled(fact) or (fact.filled is None and fact.difference > ROUNDED)
+
+
+def _written_finer(facts: Sequence[TensorFact]) -> dict[str, bool]:
+    """For either side whether it has matrices of the other to the bit that fit a coarser format: it is made of them."""
+    same = [fact for fact in facts if fact.same == 1 and len(fact.shape) == 2 and fact.correlation is not None]
+    return {
+        "a": any(_bits(fact.held_a) < _bits(fact.dtype_a) for fact in same),
+        "b": any(_bits(fact.held_b) < _bits(fact.dtype_b) for fact in same),
+    }
+
+
+def _bits(form: str) -> int:
+    return FRACTION.get(form, 0)
+
+
 def _structure(clues: Clues) -> list[tuple[str, str]]:
-    found = []
+    found: list[tuple[str, str]] = []
     if clues.depth is not None and clues.depth.tells_order:
         found.append((clues.depth.child, clues.depth.why))
     if clues.upcycled is not None:

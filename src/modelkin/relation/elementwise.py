@@ -73,6 +73,10 @@ class Elementwise:
     ad: float = 0.0
     dd: float = 0.0
     cross: float = 0.0  # of the shifted values
+    full: int = 0  # places where neither is zero, and the same sums of these alone
+    full_aa: float = 0.0
+    full_ad: float = 0.0
+    full_dd: float = 0.0
     casts_b: set[str] = field(default_factory=lambda: set(FORMATS))
     casts_a: set[str] = field(default_factory=lambda: set(FORMATS))
 
@@ -95,6 +99,11 @@ class Elementwise:
         self.ad += float(x @ d)
         self.dd += float(d @ d)
         self.cross += float((x - self.a.shift) @ (y - self.b.shift))
+        kept = (x != 0) & (y != 0)
+        self.full += int(np.count_nonzero(kept))
+        self.full_aa += float(x[kept] @ x[kept])
+        self.full_ad += float(x[kept] @ d[kept])
+        self.full_dd += float(d[kept] @ d[kept])
 
     @property
     def slope(self) -> float:
@@ -106,6 +115,14 @@ class Elementwise:
         """What the slope leaves over, beside the norm of a: |b - slope · a| / |a|."""
         left = self.dd - self.ad**2 / self.aa if self.aa else self.dd
         return math.sqrt(max(0.0, left) / self.aa) if self.aa else float(self.bb > 0)
+
+    @property
+    def difference_of_full(self) -> float:
+        """The same of places where neither is zero, as large as it would be over all, beside the larger norm."""
+        if not self.full or not self.full_aa:
+            return self.difference
+        left = max(0.0, self.full_dd - self.full_ad**2 / self.full_aa) / self.full
+        return math.sqrt(left * self.n / max(self.aa, self.bb))
 
     @property
     def correlation(self) -> float | None:
@@ -139,6 +156,17 @@ def _is_rounded(values: Floats, result: Floats, name: str) -> bool:
 def rounded(values: Floats, name: str) -> Floats:
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is infinite, as it is after a cast
         return np.asarray(values.astype(FORMATS[name]).astype(np.float32))
+
+
+def filled_steps(coarse: Floats, fine: Floats, name: str) -> float | None:
+    """How far values lie from what they are rounded to, beside half a step (mean): 0.5 if that is all there was to it.
+
+    Coarse values that were written down finer, and changed by less than a step, lie near the coarse ones.
+    """
+    told = coarse != 0
+    if not told.any():
+        return None
+    return float(np.mean(np.abs(fine[told] - coarse[told]) / (spacing(coarse[told], name) / 2)))
 
 
 def half_step(form: str) -> float:

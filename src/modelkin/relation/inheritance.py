@@ -15,12 +15,15 @@ from scipy.special import ndtr
 
 from modelkin.records import Role, Shared
 from modelkin.records.relation import TensorFact
+from modelkin.relation.elementwise import half_step
 from modelkin.relation.reading import Floats, spread
 from modelkin.stats import clopper_pearson
 
 MOST_ROWS = 512
 BY_COLUMN = frozenset({Role.O, Role.DOWN, Role.SHARED_DOWN, Role.CROSS_O})  # neurons and heads are their columns
+SIGNED = frozenset({Role.UP, Role.DOWN, Role.SHARED_UP, Role.SHARED_DOWN})  # whose neurons may change their signs
 VECTOR_ALPHA = 1e-6
+FREELY = 4  # half steps of the coarser format, left over once free numbers are chosen alike; strangers leave nearly all
 Share = tuple[float, float, float]  # estimate, low, high
 
 
@@ -38,7 +41,8 @@ def rows_found(a: Floats, b: Floats, role: Role, rng: np.random.Generator) -> tu
     if len(left) < 2:
         return 0, 0
     hidden = rng.permutation(len(left))  # among equals the first is chosen, and that must not be its own
-    choice = hidden[np.argmax(right @ left[hidden].T, axis=1)]
+    likeness = right @ left[hidden].T
+    choice = hidden[np.argmax(np.abs(likeness) if role in SIGNED else likeness, axis=1)]
     return len(left), int(np.sum(choice == np.arange(len(left))))
 
 
@@ -61,6 +65,13 @@ def share_of_rows(found: int, asked: int) -> Share:
 
 
 def share_of_fact(fact: TensorFact) -> Share:
+    """Of a tensor as it stands; one that is the other's but for numbers that are free, up to rounding, is inherited."""
+    if fact.refitted is not None and fact.refitted <= FREELY * max(half_step(fact.dtype_a), half_step(fact.dtype_b)):
+        return 1.0, 1.0, 1.0
+    return share_in_place(fact)
+
+
+def share_in_place(fact: TensorFact) -> Share:
     """Of a matrix by its rows; a vector is inherited or not, by its correlation alone."""
     if fact.same == 1 and fact.correlation is not None:
         return 1.0, 1.0, 1.0
@@ -90,4 +101,5 @@ def total(parts: Iterable[tuple[int, Share]], whole: int, unseen: int = 0) -> Sh
     if whole <= unseen:
         return None
     ends = mass / (whole - unseen), (mass - math.sqrt(below)) / whole, (mass + math.sqrt(above) + unseen) / whole
-    return Shared(*(min(1.0, max(0.0, end)) for end in ends))
+    fraction, low, high = (min(1.0, max(0.0, end)) for end in ends)
+    return Shared(fraction, low, high)

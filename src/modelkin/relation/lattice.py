@@ -49,6 +49,46 @@ def nearest_share(rows: Floats, other: Floats, found: Lattice) -> float:
     return hits / total if total else 0.0
 
 
+def filled_cells(rows: Floats, other: Floats, found: Lattice) -> float | None:
+    """How far the other's values lie from the grid values stored, beside half a cell (mean): 0.5 if they were rounded.
+
+    Where the grid came first and the other was changed a little, its values lie near the grid's: far less.
+    """
+    grid, source = (side[:SAMPLE_ROWS].astype(np.float64) for side in (rows, other))
+    half = half_cells(grid, found)
+    told = half > 0
+    return float(np.mean(np.abs(source - grid)[told] / half[told])) if told.any() else None
+
+
+def grid_noise(rows: Floats, found: Lattice) -> float:
+    """What rounding to this grid leaves, beside the size of the values: an even spread over every cell."""
+    sample = rows[:SAMPLE_ROWS].astype(np.float64)
+    size = float(np.mean(sample**2))
+    return float(np.sqrt(np.mean(half_cells(sample, found) ** 2) / 3 / size)) if size else 0.0
+
+
+def half_cells(rows: NDArray[np.floating], found: Lattice) -> Doubles:
+    """(m, n) -> for every value half the width of the cell that it stands for; none where a group has one value."""
+    flat, half = rows.ravel(), np.zeros(rows.size)
+    places = np.arange(rows.size, dtype=np.float64).reshape(rows.shape)
+    for group in _grouped(places, found.group):
+        index = group.astype(np.intp)
+        half[index] = _half_cell(flat[index].astype(np.float64), found)
+    return half.reshape(rows.shape)
+
+
+def _half_cell(part: Doubles, found: Lattice) -> Doubles | float:
+    levels = np.unique(part)
+    if len(levels) < 2:
+        return 0.0
+    if found.name == "int8" and found.group != "tensor":  # so many steps that most are not taken
+        return min(_symmetric(part), _of_range(part)) / 2
+    gaps = np.diff(levels)
+    if found.name.startswith("int"):
+        return float(np.median(gaps)) / 2
+    return np.asarray((np.append(gaps, gaps[-1]) + np.insert(gaps, 0, gaps[0]))[np.searchsorted(levels, part)] / 4)
+
+
 def _grouped(rows: NDArray[np.floating], group: str) -> Iterator[NDArray[np.floating]]:
     if group == "tensor":
         yield rows.ravel()

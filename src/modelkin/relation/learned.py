@@ -16,7 +16,7 @@ import numpy as np
 
 from modelkin.records import Role
 from modelkin.records.relation import TensorFact
-from modelkin.relation.inheritance import share_of_fact
+from modelkin.relation.inheritance import share_in_place
 from modelkin.relation.tensors import gains, linear
 
 SMALLEST = 1e-5
@@ -50,8 +50,8 @@ def fitted() -> Mapping[str, Fitted]:
 
 
 def inherited(facts: Sequence[TensorFact]) -> list[TensorFact]:
-    """Tensors most of whose rows, or whose values, go back to the other's."""
-    return [fact for fact in facts if share_of_fact(fact)[0] > 0.5]
+    """Tensors most of whose rows, or whose values, go back to the other's as they stand."""
+    return [fact for fact in facts if share_in_place(fact)[0] > 0.5]
 
 
 def degree_features(facts: Sequence[TensorFact]) -> tuple[float, float] | None:
@@ -59,15 +59,22 @@ def degree_features(facts: Sequence[TensorFact]) -> tuple[float, float] | None:
 
     Where gains cannot be compared they are taken to have moved as far for theirs as matrices did for matrices.
     """
-    body = [fact.difference for fact in linear(inherited(facts))]
+    body = [_apart(fact) for fact in linear(inherited(facts))]
     if not body:
         return None
-    ones = [fact.difference for fact in gains(facts)]
+    ones = [_apart(fact) for fact in gains(facts)]
     matrices = _power(body)
     if ones:
         return matrices, _power(ones)
     model = fitted()["degree"]
     return matrices, model.centre[1] + (matrices - model.centre[0]) / model.scale[0] * model.scale[1]
+
+
+def _apart(fact: TensorFact) -> float:
+    """The difference beside the smaller of the two, whichever stands first; without what zeros and grids explain."""
+    if fact.beyond is not None:
+        return fact.beyond
+    return fact.difference * max(1.0, (fact.norm_a / fact.norm_b) ** 2) if fact.norm_b else fact.difference
 
 
 def _power(values: Sequence[float]) -> float:

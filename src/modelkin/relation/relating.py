@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelkin.alignment import Rewritten, steps_back
+from modelkin.records import Side
+from modelkin.records.naming import seen_from_child
 from modelkin.records.relation import Merge, Relation, TensorFact, Triplet
 from modelkin.relation import direction
-from modelkin.relation.depth import depth_change
+from modelkin.relation.depth import Depth, depth_change
 from modelkin.relation.drawing import drawn
 from modelkin.relation.experts import Upcycling, upcycling
 from modelkin.relation.kinds import Findings, kinds
@@ -27,16 +29,16 @@ from modelkin.relation.reading import (
     facing_slots,
     spread,
 )
+from modelkin.relation.repeated import repeated_heads
 from modelkin.relation.sharing import (
-    TURNED_HEADS,
     Compared,
     Unseen,
     body,
     by_part,
     child_side,
-    may_be_turned,
     shared,
     told,
+    why_unseen,
     without_place,
 )
 from modelkin.relation.tensors import linear, tensor_facts
@@ -112,10 +114,14 @@ def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Re
         names=inquiry.names,
         axes=axes,
         reordered=steps_back(layers, a.layers),
+        new_digits=isinstance(b, Rewritten) and not b.axes.keeps_gains,
         learnt=nothing_learnt(linear(facts)) is None,
     )
     judged = direction.judged(clues, thirds, odds)
-    compared, facing = Compared(a, b, facts, unseen, experts), Compared(left, right, facts, unseen, experts)
+    heads, doubles = repeated_heads(left, right, layers), _doubles(depth)
+    compared = Compared(a, b, facts, unseen, experts, heads, doubles)
+    facing = Compared(left, right, facts, unseen, experts, heads, doubles)
+    side = child_side(judged.direction)
     whole, known = _complete(a, b, pairs) and not unseen, inquiry.tokens is not None and inquiry.tokens.known
     found = Findings(
         facts=facts,
@@ -128,7 +134,7 @@ def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Re
         experts=experts,
         merge=merge,
         triplets=thirds,
-        disguises=inquiry.disguises,
+        disguises=seen_from_child(inquiry.disguises, judged.direction),
         reordered=steps_back(layers, a.layers),
     )
     return Relation(
@@ -136,9 +142,9 @@ def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Re
         direction=judged.direction,
         direction_probability=judged.probability,
         direction_reasons=judged.reasons,
-        shared=shared(compared, judged.direction, depth),
-        by_role=by_part(facing, lambda slot: slot.role.value, lambda fact: fact.role.value),
-        by_layer=by_part(facing, lambda slot: slot.layer_name, lambda fact: fact.layer),
+        shared=shared(compared, side),
+        by_role=by_part(facing, side, lambda slot: slot.role.value),
+        by_layer=by_part(facing, side, lambda slot: slot.layer_name),
         layer_map=layers,
         drawing=drawn(layers, a.layers),
         tensors=tuple(every[i] for i in spread(len(every), MOST_FACTS)),
@@ -148,7 +154,7 @@ def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Re
         tokens=tokens,
         merge=merge,
         triplets=thirds,
-        limits=(*LIMITS, *_limits(compared, child_side(judged.direction), len(every), bool(inquiry.disguises))),
+        limits=(*LIMITS, *_limits(compared, side, len(every), bool(inquiry.disguises))),
     )
 
 
@@ -162,14 +168,18 @@ def _told_apart(
         fact = known.get((str(pair.a), str(pair.b)))
         if fact is None:
             unseen.append(Unseen(pair.a, pair.b, int(np.prod(pair.shape(a))), NOT_FINITE))
-        elif may_be_turned(b, fact):
-            unseen.append(Unseen(pair.a, pair.b, fact.values, TURNED_HEADS))
+        elif (why := why_unseen(a, b, fact)) is not None:
+            unseen.append(Unseen(pair.a, pair.b, fact.values, why))
         else:
             facts.append(fact)
     return facts, unseen
 
 
-def _limits(found: Compared, side: str, tensors: int, disguised: bool) -> Iterator[str]:
+def _doubles(depth: Depth | None) -> dict[Side, dict[str, str]]:
+    return {} if depth is None or depth.kind != "depth-upscale" else {depth.child: dict(depth.doubles)}
+
+
+def _limits(found: Compared, side: Side, tensors: int, disguised: bool) -> Iterator[str]:
     """What holds of this pair alone."""
     unseen = found.unseen_slots(side)
     if unseen:

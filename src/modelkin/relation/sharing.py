@@ -1,4 +1,4 @@
-"""Shares of the parameters: of the child, of what is inside the layers, of every role and layer; and what was not seen.
+"""Shares of the parameters: of one of the two, of its layers, of every role and layer; and what was not seen.
 
 What could not be compared is neither inherited nor new. Shares are of the rest, and intervals reach over both.
 """
@@ -6,21 +6,24 @@ What could not be compared is neither inherited nor new. Shares are of the rest,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import get_args
 
+import msgspec
 import numpy as np
 
 from modelkin.alignment import Rewritten
-from modelkin.records import Direction, Role, Shared, Slot
+from modelkin.records import Direction, Role, Shared, Side, Slot
 from modelkin.records.relation import NotCompared, PartShare, TensorFact
-from modelkin.relation.depth import Depth
 from modelkin.relation.experts import PARTS, Upcycling
 from modelkin.relation.inheritance import Share, share_of_fact, total
-from modelkin.relation.reading import LINEAR, LayerMap, Weights, as_stored, counterpart
+from modelkin.relation.reading import LINEAR, LayerMap, Weights, as_stored, counterpart, in_layer
+from modelkin.relation.repeated import RepeatedHeads
 
 IN_HEADS = frozenset({Role.Q, Role.K, Role.Q_BIAS, Role.K_BIAS})
 TURNED_HEADS = "queries and keys can be turned inside their heads without a trace, and these are not found in place"
+OTHER_HEADS = "the two have other numbers of heads of keys and values, and these are not found in place"
 ONE_TABLE = "the other model has one table for embedding and head"
 HEAD = Slot(Role.HEAD)
 ALL_ROLES = frozenset(Role)
@@ -38,25 +41,40 @@ class Unseen:
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """Both models, what was found tensor by tensor, and what could not be."""
+    """Both models, what was found tensor by tensor, and what could not be.
+
+    `doubles`: layers of a, and of b, that stand beside none and double another of the same model.
+    """
 
     a: Weights
     b: Weights
     facts: Sequence[TensorFact]
     unseen: Sequence[Unseen]
     experts: Upcycling | None = None
+    heads: Sequence[RepeatedHeads] = ()
+    doubles: Mapping[Side, Mapping[str, str]] = field(default_factory=dict)
 
-    def parts(self, side: str) -> list[tuple[int, Share]]:
-        """Parameters and share of every tensor of a or b that was compared, each once."""
-        once: dict[str, TensorFact] = {}
+    def weights(self, side: Side) -> Weights:
+        return self.a if side == "a" else self.b
+
+    def parts(self, side: Side) -> list[tuple[Slot, int, Share]]:
+        """Parameters and share of every slot of a or b that was compared, each once."""
+        named = {str(slot): slot for slot in self.weights(side).slots}
+        once: dict[Slot, tuple[int, Share]] = {}
         for fact in self.facts:
-            once.setdefault(getattr(fact, side), fact)
-        return [(fact.values, share_of_fact(fact)) for fact in once.values()]
+            once.setdefault(named[getattr(fact, side)], (fact.values, share_of_fact(fact)))
+        for each in self.heads:
+            values = each.values_a if side == "a" else each.values_b
+            once.setdefault(each.a if side == "a" else each.b, (values, each.share))
+        for double, of in self.doubles.get(side, {}).items():  # as inherited as what they double
+            copied = [(slot, part) for slot, part in once.items() if slot.layer is not None and slot.layer_name == of]
+            once.update((in_layer(slot, double), part) for slot, part in copied)
+        return [(slot, *part) for slot, part in once.items()]
 
-    def unseen_of(self, side: str, wanted: Collection[Role] = ALL_ROLES) -> int:
+    def unseen_of(self, side: Side, wanted: Collection[Role] = ALL_ROLES) -> int:
         return sum(values for slot, values in self.unseen_slots(side) if slot.role in wanted)
 
-    def unseen_slots(self, side: str) -> list[tuple[Slot, int]]:
+    def unseen_slots(self, side: Side) -> list[tuple[Slot, int]]:
         slots = [(getattr(each, side), each.values) for each in self.unseen]
         return [(slot, values) for slot, values in slots if slot is not None]
 
@@ -75,9 +93,17 @@ def without_place(a: Weights, b: Weights, layers: LayerMap) -> list[Unseen]:
     return found
 
 
-def may_be_turned(b: Weights, fact: TensorFact) -> bool:
-    """Queries and keys of a disguised model that are not found: whoever rearranged it may have turned them as well."""
-    return isinstance(b, Rewritten) and fact.role in IN_HEADS and share_of_fact(fact)[0] <= 0.5
+def why_unseen(a: Weights, b: Weights, fact: TensorFact) -> str | None:
+    """Why of heads of a disguised model that are not found nothing can be said; None of all else.
+
+    Whoever rearranged it may have turned queries and keys as well, and where the two have other numbers of heads of
+    keys and values, nobody knows which of the others belong together.
+    """
+    if not isinstance(b, Rewritten) or share_of_fact(fact)[0] > 0.5:
+        return None
+    if fact.role in IN_HEADS:
+        return TURNED_HEADS
+    return OTHER_HEADS if fact.role is Role.O and a.facts.kv_heads != b.facts.kv_heads else None
 
 
 def told(unseen: Iterable[Unseen]) -> tuple[NotCompared, ...]:
@@ -90,40 +116,34 @@ def told(unseen: Iterable[Unseen]) -> tuple[NotCompared, ...]:
     return tuple(NotCompared(role, values, why) for (role, why), values in sums.items())
 
 
-def child_side(order: Direction) -> str:
+def child_side(order: Direction) -> Side:
     """`a` or `b`; b where nobody knows."""
     return "a" if order == "b->a" else "b"
 
 
-def shared(found: Compared, order: Direction, depth: Depth | None) -> Shared | None:
-    """Of the parameters of the child; of b where nobody knows which that is. None where nothing could be compared."""
-    side = child_side(order)
-    child = found.a if side == "a" else found.b
-    parts = found.parts(side)
-    experts = found.experts
+def shared(found: Compared, side: Side) -> Shared | None:
+    """Of the parameters of one of the two. None where nothing could be compared."""
+    weights, experts = found.weights(side), found.experts
+    parts = [(values, share) for _, values, share in found.parts(side)]
     if experts is not None and experts.holds and experts.experts_in_b == (side == "b"):
-        parts.append(_expert_part(child, experts))
-    share = total(parts, sum(_wholes(child, lambda slot: slot.role.value).values()), found.unseen_of(side))
-    if share is not None and depth is not None and depth.kind == "depth-upscale" and depth.child == "a":
-        return _with_doubles(found.a, share, found.facts)
-    return share
+        parts.append(_expert_part(weights, experts))
+    share = total(parts, sum(_wholes(weights, lambda slot: slot.role.value).values()), found.unseen_of(side))
+    return None if share is None else msgspec.structs.replace(share, of=side)
 
 
-def by_part(
-    found: Compared, part: Callable[[Slot], str], of_fact: Callable[[TensorFact], str]
-) -> tuple[PartShare, ...]:
-    """One line a part of b, unless nothing of it could be compared."""
+def by_part(found: Compared, side: Side, part: Callable[[Slot], str]) -> tuple[PartShare, ...]:
+    """One line a part of one of the two, unless nothing of it could be compared."""
     parts: dict[str, list[tuple[int, Share]]] = {}
-    for fact in found.facts:
-        parts.setdefault(of_fact(fact), []).append((fact.values, share_of_fact(fact)))
+    for slot, values, share in found.parts(side):
+        parts.setdefault(part(slot), []).append((values, share))
     unseen: Counter[str] = Counter()
-    for slot, values in found.unseen_slots("b"):
+    for slot, values in found.unseen_slots(side):
         unseen[part(slot)] += values
     lines = []
-    for name, whole in _wholes(found.b, part).items():
-        share = total(parts.get(name, ()), whole, unseen[name])
-        if share is not None:
-            lines.append(PartShare(name, whole, share.fraction, share.low, share.high))
+    for name, whole in _wholes(found.weights(side), part).items():
+        one = total(parts.get(name, ()), whole, unseen[name])
+        if one is not None:
+            lines.append(PartShare(name, whole, one.fraction, one.low, one.high))
     return tuple(lines)
 
 
@@ -132,10 +152,12 @@ def body(found: Compared) -> PartShare | None:
 
     Gains and biases are too small to count beside matrices.
     """
-    shares = []
-    for side, weights in (("a", found.a), ("b", found.b)):
+    shares, sides = [], get_args(Side)
+    for side in sides:
+        weights = found.weights(side)
         whole = sum(_size(weights, slot) for slot in weights.slots if slot.role in LINEAR)
         parts = [(fact.values, share_of_fact(fact)) for fact in found.facts if fact.role in LINEAR]
+        parts += [(each.values_a if side == "a" else each.values_b, each.share) for each in found.heads]
         if found.experts is not None and found.experts.experts_in_b == (side == "b") and found.experts.holds:
             parts.append(_expert_part(weights, found.experts))
         share = total(parts, whole, found.unseen_of(side, LINEAR)) if whole else None
@@ -163,11 +185,3 @@ def _expert_part(weights: Weights, experts: Upcycling) -> tuple[int, Share]:
     """Parameters of all experts and the share of their neurons that was found."""
     count = sum(_size(weights, s) for s in weights.slots if s.expert is not None and s.role in PARTS)
     return count, experts.rows_share()
-
-
-def _with_doubles(a: Weights, share: Shared, facts: Sequence[TensorFact]) -> Shared:
-    """Layers of a that double others stand beside no layer of b; they are as inherited as what they double."""
-    inside = sum(_size(a, slot) for slot in a.slots if slot.layer is not None)
-    faced = sum(fact.values for fact in facts if fact.layer)
-    factor = 1 + (inside - faced) / max(1, faced)
-    return Shared(*(min(1.0, value * factor) for value in (share.fraction, share.low, share.high)))

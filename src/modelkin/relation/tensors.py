@@ -7,24 +7,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from modelkin.alignment import Rewritten
 from modelkin.metrics import ulp_change
 from modelkin.records import Role, Slot
 from modelkin.records.relation import Lattice, Spectra, TensorFact
-from modelkin.relation.elementwise import FRACTION, Elementwise
+from modelkin.relation.elementwise import FRACTION, Elementwise, filled_steps
 from modelkin.relation.inheritance import rows_found
-from modelkin.relation.lattice import lattice, nearest_share
+from modelkin.relation.lattice import filled_cells, grid_noise, lattice, nearest_share
 from modelkin.relation.reading import LINEAR, FacingSlots, Floats, Reader, Weights, as_stored, blocks, reader, spread
 from modelkin.relation.refitting import left_over
 from modelkin.relation.spectra import compared
+from modelkin.relation.unrounded import ZEROS, before_rounding, moved_inside_cells
 
 WHOLE = 64 << 20  # numbers; larger tensors are looked at in some of their rows where all are needed at once
 SPECTRA_LAYERS = 4  # layers whose large matrices are taken apart into singular values
 LARGE = 4 << 20
 MOST_SPECTRA = 128  # matrices in all: banks of experts have thousands
 STEPS_AT_MOST = 1 << 20
+MOST_FOUND = 0.9  # of the rows: where fewer are found, free numbers may have hidden them
 Progress = Callable[[str, int, int], None]
 WHAT = "what was changed"
 
@@ -72,7 +76,13 @@ def _fact(
     formats = _stored(a.dtype(pair.a), sums.a.held()), _stored(b.dtype(pair.b), sums.b.held())
     matrix = left.ndim == 2
     rows, found = rows_found(left, right, pair.b.role, rng) if matrix else (0, 0)
-    grids = _grids(left, right) if pair.b.role in LINEAR and matrix else (None, None, None)
+    stored = _as_stored(b, pair.b, right)
+    casts = sums.cast_a(), sums.cast_b()
+    grids = _grids(left, right, stored) if pair.b.role in LINEAR and matrix else Grids()
+    zeros_b = sums.b.zeros / sums.n if stored is right else _zeros(stored)
+    whole = left.size == sums.n
+    noise = _noise(b, pair, left, right, grids, zeros_b - sums.a.zeros / sums.n) if matrix and whole else grids.noise
+    refit = sums.same < sums.n and (chosen or (pair.b.role in LINEAR and matrix and found < MOST_FOUND * rows))
     spectra: Spectra | None = compared(left, right, formats, rng) if chosen else None
     return TensorFact(
         a=str(pair.a),
@@ -89,11 +99,11 @@ def _fact(
         same=sums.same / sums.n,
         moved=_steps(left, right, formats, (sums.a.held(), sums.b.held())),
         zeros_a=sums.a.zeros / sums.n,
-        zeros_b=sums.b.zeros / sums.n,
+        zeros_b=zeros_b,
         emptied_b=sums.a_or_zero == sums.n,
         emptied_a=sums.b_or_zero == sums.n,
-        cast_b=sums.cast_b(),
-        cast_a=sums.cast_a(),
+        cast_b=casts[1],
+        cast_a=casts[0],
         held_a=sums.a.held(),
         held_b=sums.b.held(),
         kurtosis_a=sums.a.kurtosis(sums.n),
@@ -102,11 +112,14 @@ def _fact(
         norm_b=float(np.sqrt(sums.bb)),
         from_one_a=sums.a.distance(1.0, sums.n) if pair.a.role.is_gain else None,
         from_one_b=sums.b.distance(1.0, sums.n) if pair.b.role.is_gain else None,
-        lattice_a=grids[0],
-        lattice_b=grids[1],
-        nearest=grids[2],
+        lattice_a=grids.a,
+        lattice_b=grids.b,
+        nearest=grids.nearest,
+        filled=_filled(left, right, casts, grids),
+        grid_noise=noise,
+        beyond=_beyond(sums, grids, noise),
         spectra=spectra,
-        refitted=left_over(left, right, pair.b.role, a.facts.head_dim) if chosen and sums.same < sums.n else None,
+        refitted=left_over(left, right, pair.b.role, a.facts.head_dim) if refit else None,
         rows=rows,
         found=found,
     )
@@ -128,13 +141,72 @@ def _stored(dtype: str, held: str) -> str:
     return min((dtype, held), key=lambda form: FRACTION.get(form, 23))
 
 
-def _grids(a: Floats, b: Floats) -> tuple[Lattice | None, Lattice | None, float | None]:
+@dataclass(frozen=True)
+class Grids:
+    """The grid of either, `nearest` and `filled` where one alone has one, and what rounding to it leaves."""
+
+    a: Lattice | None = None
+    b: Lattice | None = None
+    nearest: float | None = None
+    filled: float | None = None
+    noise: float | None = None
+
+
+def _as_stored(b: Weights, slot: Slot, right: Floats) -> Floats:
+    """Of a rewritten model the tensor as its file has it: turned back it is off its grid, and its zeros are filled."""
+    if as_stored(b) is b or slot.role not in LINEAR:
+        return right
+    rows = spread(as_stored(b).shape(slot)[0], max(2, WHOLE // right[:1].size))
+    return as_stored(b).read(slot, None if len(rows) == as_stored(b).shape(slot)[0] else rows)
+
+
+def _zeros(values: Floats) -> float:
+    return 1 - float(np.count_nonzero(values)) / values.size
+
+
+def _grids(a: Floats, b: Floats, stored: Floats) -> Grids:
     on_a, on_b = lattice(a), lattice(b)
+    if on_b is None and stored is not b and (own := lattice(stored)) is not None:
+        return Grids(on_a, own)
     if on_b is not None and on_a is None:
-        return on_a, on_b, nearest_share(b, a, on_b)
+        return Grids(on_a, on_b, nearest_share(b, a, on_b), filled_cells(b, a, on_b), grid_noise(b, on_b))
     if on_a is not None and on_b is None:
-        return on_a, on_b, nearest_share(a, b, on_a)
-    return on_a, on_b, None
+        return Grids(on_a, on_b, nearest_share(a, b, on_a), filled_cells(a, b, on_a), grid_noise(a, on_a))
+    return Grids(on_a, on_b)
+
+
+def _filled(a: Floats, b: Floats, casts: tuple[str | None, str | None], grids: Grids) -> float | None:
+    """By the grid of one; else by the format that one was rounded to."""
+    if grids.filled is not None:
+        return grids.filled
+    if casts[0] is not None:
+        return filled_steps(a, b, casts[0])
+    return None if casts[1] is None else filled_steps(b, a, casts[1])
+
+
+def _noise(b: Weights, pair: FacingSlots, left: Floats, right: Floats, grids: Grids, emptied: float) -> float | None:
+    """What a grid leaves, beside the size of a; of a rewritten model also what zeros do, as they stand in the files.
+
+    `emptied`: the share of zeros that b has more than a.
+    """
+    if not isinstance(b, Rewritten) or grids.noise is not None or pair.b.role not in LINEAR:
+        return grids.noise
+    size, both = float(np.linalg.norm(left)), grids.a is not None and grids.b is not None
+    if not size or both or (grids.b is None and abs(emptied) <= ZEROS):
+        return None
+    if grids.b is not None or emptied > 0:
+        return float(np.linalg.norm(before_rounding(b).read(pair.b)[: len(right)] - right)) / size
+    return float(np.linalg.norm(moved_inside_cells(left, np.random.default_rng(0)) - left)) / size
+
+
+def _beyond(sums: Elementwise, grids: Grids, noise: float | None) -> float | None:
+    """The difference without what zeros, where they are to be seen, and rounding account for; None where none does."""
+    emptied = abs(sums.a.zeros - sums.b.zeros) > ZEROS * sums.n
+    if noise is None and not emptied:
+        return None
+    if emptied:
+        return math.sqrt(max(0.0, sums.difference_of_full**2 - (grids.noise or 0.0) ** 2))
+    return math.sqrt(max(0.0, sums.difference**2 - (noise or 0.0) ** 2))
 
 
 def _steps(a: Floats, b: Floats, formats: tuple[str, str], held: tuple[str, str]) -> float | None:

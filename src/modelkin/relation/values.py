@@ -13,6 +13,7 @@ from modelkin.records.relation import KindFound, TensorFact
 from modelkin.relation.elementwise import half_step
 from modelkin.relation.learned import Fitted, degree_features, fitted, inherited
 from modelkin.relation.reading import LINEAR
+from modelkin.relation.rounding import is_cast, is_filled
 from modelkin.relation.tensors import gains, linear
 
 NEARLY_ALL = 0.9
@@ -24,6 +25,11 @@ ZEROS = 0.005
 APART = "matrices differ by 1.4 of their size"
 REARRANGED = "rounding, noise or an adapter before it was rearranged would look much the same"
 LEARNT = 1.6  # the same of what was turned back: up to 1.5 by rounding alone
+# Beside what a grid or zeros leave once turned back. Alone they measured 0.7 to 1.64 on three copies of one model
+# in either order, for the turn was found from rounded values and is not exact; one tuned before measured 3.4.
+AS_ROUNDED = 2
+RESOLVED = 0.5  # times what rounding leaves: less than that is not told from it
+DROWNED = "what rounding leaves is larger, so that nothing is said of the degree"
 ROUGHEST = 0.5  # of its size; rounding to two bits changes a matrix by as much
 NOISE = 1.02  # see `spectra.excess`: of rounding and noise in the zoo at most 0.98, after training 1.06 at least
 
@@ -37,11 +43,13 @@ def values_kinds(facts: Sequence[TensorFact], turned_back: bool = False, narrowe
     if turned_back and (only_stored(facts) or _same_function(changed)):
         return []
     encoded = _re_encoded(linear(facts), narrowed)
-    if encoded is not None and (not changed or _only_encoded(changed)):
+    if encoded is not None and (not changed or _only_encoded(changed) or (turned_back and _within_grid(changed))):
         return [encoded]
     more = [encoded] if encoded is not None else []
     if not changed:
-        return more or ([_other_parts()] if any(fact.same < 1 for fact in facts) else [])
+        rest = [fact for fact in facts if fact.same < 1]
+        scaled = narrowed and all(fact.difference <= _half_step(fact) for fact in rest)  # as another width asks for
+        return more or ([] if scaled or not rest else [_other_parts()])
     if unlearnt := nothing_learnt(changed):
         return more or [unlearnt]
     adapter = _lora(facts, changed)
@@ -119,7 +127,7 @@ def _re_encoded(body: Sequence[TensorFact], narrowed: bool) -> KindFound | None:
         (name, group), count = Counter((grid.name, grid.group) for grid in grids if grid).most_common(1)[0]
         why = f"{count} of {len(body)} matrices lie on the grid of {name}, one scale a {_group(group)}"
         return KindFound("re-encoded", None, why, strangers)
-    casts = [fact.cast_b or fact.cast_a for fact in body if fact.cast_b or fact.cast_a]
+    casts = [fact.cast_b or fact.cast_a for fact in body if is_cast(fact)]
     if len(casts) * 2 > len(body):
         why = f"{len(casts)} of {len(body)} matrices are the other's rounded to {Counter(casts).most_common(1)[0][0]}"
         return KindFound("re-encoded", None, why, strangers)
@@ -143,12 +151,19 @@ def _emptied(body: Sequence[TensorFact]) -> bool:
 def _only_encoded(changed: Sequence[TensorFact]) -> bool:
     """Whether rounding or emptying is all that happened."""
     marks = [
-        bool(fact.cast_a or fact.cast_b)
-        or (fact.nearest is not None and fact.nearest >= NEAREST)
+        is_cast(fact)
+        or (fact.nearest is not None and fact.nearest >= NEAREST and is_filled(fact))
         or (abs(fact.zeros_b - fact.zeros_a) > ZEROS and (fact.emptied_a or fact.emptied_b))
         for fact in changed
     ]
     return sum(marks) >= NEARLY_ALL * len(marks)
+
+
+def _within_grid(changed: Sequence[TensorFact]) -> bool:
+    """Whether what differs is no more than the grid or the zeros of the file leave once it is turned back."""
+    body = inherited(changed)
+    ratios = [fact.difference / fact.grid_noise for fact in body if fact.grid_noise]
+    return len(ratios) * 2 > len(body) and float(np.median(ratios)) <= AS_ROUNDED
 
 
 def _lora(facts: Sequence[TensorFact], changed: Sequence[TensorFact]) -> KindFound | None:
@@ -185,13 +200,24 @@ def _degree(facts: Sequence[TensorFact], turned_back: bool) -> list[KindFound]:
     model = fitted()["degree"]
     more = model.probability(features)
     seen = f" and gains by {10 ** features[1]:.2g}" if gains(facts) else " (gains cannot be compared)"
-    why = f"matrices changed by {10 ** features[0]:.2g} of their size{seen}; {_boundary(model, features)}"
+    lost = any(fact.beyond is not None for fact in linear(inherited(facts)))
+    size = f"{10 ** features[0]:.2g} of their size{' beyond what zeros and grids account for' if lost else ''}"
+    why = f"matrices changed by {size}{seen}; {_boundary(model, features)}"
     excess = _excess(linear(facts)) if turned_back else None
-    unsure = turned_back and (excess is None or excess < LEARNT)
+    drowned = _drowned(facts)
+    unsure = drowned or (turned_back and (excess is None or excess < LEARNT))
+    why += f"; {DROWNED}" if drowned else ""
     why += f"; {REARRANGED}" if turned_back else ""
     both: list[tuple[Kind, float]] = [("fine-tune", 1 - more), ("continued-pretraining", more)]
     both.sort(key=lambda each: -each[1])
     return [KindFound(kind, None if unsure else odds, why, APART) for kind, odds in both if odds >= NAMED]
+
+
+def _drowned(facts: Sequence[TensorFact]) -> bool:
+    """Whether what is left beyond a grid's rounding is too little beside it to be measured."""
+    rounded = [fact for fact in linear(inherited(facts)) if fact.grid_noise and fact.beyond is not None]
+    small = sum((fact.beyond or 0.0) < RESOLVED * (fact.grid_noise or 0.0) for fact in rounded)
+    return small * 2 > len(rounded)
 
 
 def _boundary(model: Fitted, features: Sequence[float]) -> str:

@@ -84,7 +84,7 @@ def _share(comparison: Comparison) -> list[str]:
     shared = comparison.verdict.shared
     if shared is None:
         return []
-    of = "A" if comparison.verdict.direction == "b->a" else "B"
+    of = shared.side(comparison.verdict.direction).upper()
     told = f"{percent(shared.fraction)} of the parameters of {of}"
     return [f"shared: {told} (95 % interval {interval(shared.low, shared.high)}; strangers: none)"]
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from modelkin.records import Direction, Kind, KindShare, Relation, Verdict
+from modelkin.records.naming import seen_from_child
 from modelkin.records.relation import KindFound
 from modelkin.verdict import words
 from modelkin.verdict.policy import GAINS, Tally
@@ -71,5 +72,5 @@ def _sentence(verdict: Verdict, found: Tally, undone: Sequence[str], direction: 
     if verdict.sentence == words.related():
         return words.related(direction)
     if verdict.sentence == words.turned(found, undone):
-        return words.turned(found, undone, direction)
+        return words.turned(found, seen_from_child(undone, direction), direction)
     return verdict.sentence

@@ -182,7 +182,7 @@ class Sheet:
         verdict = self.comparison.verdict
         if verdict.shared is None:
             return ""
-        of = "A" if verdict.direction == "b->a" else "B"
+        of = verdict.shared.side(verdict.direction).upper()
         between = interval(verdict.shared.low, verdict.shared.high)
         return str(self.w["relation"]["share_is"]).format(
             of=of, share=percent(verdict.shared.fraction), interval=between

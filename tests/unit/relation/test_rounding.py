@@ -1,0 +1,181 @@
+"""Who was rounded, and what rounding explains: no order from digits that were made, no training from zeros."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from plain_models import NEURONS, WIDTH, Plain, bf16, moved, plain, trained
+
+from modelkin.records import Role, Shared, Slot
+from modelkin.records.naming import seen_from_child
+from modelkin.records.relation import Relation
+from modelkin.relation.depth import depth_change
+from modelkin.relation.direction import Clues, judged
+from modelkin.relation.inheritance import rows_found
+from modelkin.relation.lattice import grid_noise, lattice
+from modelkin.relation.reading import default_map, facing_slots
+from modelkin.relation.relating import relate
+from modelkin.relation.repeated import repeated_heads
+from modelkin.relation.tensors import tensor_facts
+from modelkin.relation.unrounded import moved_inside_cells
+
+BASE = plain(0)
+MATRICES = ("q", "o", "gate", "up", "down")
+
+
+def order(a: Plain, b: Plain, **more: Any) -> str:
+    facts = tensor_facts(
+        a, b, facing_slots(a, b, default_map(a.layers, b.layers), None), np.random.default_rng(0), lambda *_: None
+    )
+    return judged(Clues(facts, **more), (), {}).direction
+
+
+def written_finer(model: Plain, size: float, but: tuple[Role, ...] = ()) -> Plain:
+    """The same in float32, every value of a matrix changed by a small part of its size, as moving gains to and fro."""
+    rng = np.random.default_rng(1)
+    slots = {
+        s: x if s.role in but or x.ndim < 2 else (x * (1 + size * rng.normal(size=x.shape))).astype(np.float32)
+        for s, x in model.slots.items()
+    }
+    return Plain(slots, "F32", model.facts)
+
+
+def on_grid(model: Plain, steps: int = 127) -> Plain:
+    def rounded(x: Any, _: Any) -> Any:
+        step = np.abs(x).max(axis=1, keepdims=True) / steps
+        return np.round(x / step) * step
+
+    return model.changed(**dict.fromkeys(MATRICES, rounded))
+
+
+def pruned(model: Plain) -> Plain:
+    return model.changed(
+        **dict.fromkeys(MATRICES, lambda x, _: np.where(np.abs(x) < np.quantile(np.abs(x), 0.5), 0, x))
+    )
+
+
+@pytest.mark.parametrize("source", [BASE, on_grid(BASE), on_grid(BASE, 7), pruned(BASE)])
+def test_a_coarse_model_written_down_finer_is_not_its_own_childs_child(source: Plain) -> None:
+    copy = written_finer(source, 1e-6)
+    assert order(source, copy) == order(copy, source) == "unknown"
+    dusted = Plain({s: x + np.float32(1e-9) if x.ndim == 2 else x for s, x in copy.slots.items()}, "F32", copy.facts)
+    assert order(source, dusted) == order(dusted, source) == "unknown"
+
+
+def test_what_was_rounded_is_still_told_in_either_order() -> None:
+    fine = written_finer(BASE, 0.05)
+    for child in (Plain({s: bf16(x) for s, x in fine.slots.items()}), on_grid(fine)):
+        assert (order(fine, child), order(child, fine)) == ("a->b", "b->a")
+
+
+def test_a_finer_model_that_holds_coarse_matrices_to_the_bit_was_made_of_them() -> None:
+    fine = written_finer(BASE, 0.05, but=(Role.EMBEDDING,))
+    coarse = Plain({s: bf16(x) for s, x in fine.slots.items()})
+    assert order(coarse, fine) == order(fine, coarse) == "unknown"
+
+
+def test_digits_of_a_model_that_was_written_anew_tell_no_order() -> None:
+    fine = written_finer(BASE, 0.05)
+    coarse = Plain({s: bf16(x) for s, x in fine.slots.items()})
+    assert order(coarse, fine, new_digits=True) == order(fine, coarse, new_digits=True) == "unknown"
+
+
+def named(found: Relation) -> dict[str, float | None]:
+    return {kind.kind: kind.probability for kind in found.kinds}
+
+
+@pytest.mark.parametrize("lossy", [pruned, on_grid])
+def test_zeros_and_grids_are_no_training(lossy: Any) -> None:
+    tuned = trained(BASE, 0.15, 1)
+    whole, less = named(relate(BASE, tuned)), named(relate(BASE, lossy(tuned)))
+    assert less.pop("re-encoded", 0) is None
+    assert less["continued-pretraining"] == pytest.approx(whole["continued-pretraining"], abs=0.1)
+
+
+def test_a_degree_that_drowns_in_rounding_has_no_probability() -> None:
+    found = relate(BASE, on_grid(trained(BASE, 0.03, 1), 3))
+    degrees = [kind for kind in found.kinds if kind.kind in ("fine-tune", "continued-pretraining")]
+    assert all(kind.probability is None and "nothing is said of the degree" in kind.why for kind in degrees)
+
+
+def test_the_degree_is_that_of_the_exchanged_pair() -> None:
+    grown = Plain({s: bf16(1.5 * x) for s, x in trained(BASE, 0.2, 1).slots.items()}, BASE.form, BASE.facts)
+    one, two = named(relate(BASE, grown)), named(relate(grown, BASE))
+    assert one["continued-pretraining"] == pytest.approx(two["continued-pretraining"], abs=0.01)
+
+
+def test_values_moved_inside_their_cells_differ_as_rounding_does() -> None:
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(64, 128)).astype(np.float32)
+    step = np.abs(x).max(axis=1, keepdims=True) / 127
+    stored = (np.round(x / step) * step).astype(np.float32)
+    found = lattice(stored)
+    assert found is not None
+    lost = np.linalg.norm(x - stored)
+    assert np.linalg.norm(moved_inside_cells(stored, rng) - stored) == pytest.approx(lost, rel=0.1)
+    assert grid_noise(stored, found) == pytest.approx(lost / np.linalg.norm(x), rel=0.1)
+    assert np.array_equal(moved_inside_cells(x, rng), x)
+
+
+def layered(model: Plain, layers: list[int]) -> Plain:
+    top = {s: x for s, x in model.slots.items() if s.layer is None}
+    return Plain(
+        top | {Slot(s.role, i): x for i, old in enumerate(layers) for s, x in model.slots.items() if s.layer == old}
+    )
+
+
+def test_doubles_of_layers_that_the_other_lacks_tell_no_order() -> None:
+    stacked = layered(BASE, [0, 1, 2, 3, 0, 1, 2, 3])
+    rng = np.random.default_rng(0)
+    cut = depth_change(stacked, layered(BASE, [0, 3]), (("0", "0"), ("1", "3")), rng)
+    assert cut is not None
+    assert (cut.kind, cut.tells_order) == ("depth-upscale", False)
+    assert "4 layers of A that B lacks" in cut.why
+    whole = depth_change(stacked, BASE, tuple((str(i), str(i)) for i in range(4)), rng)
+    assert whole is not None
+    assert (whole.tells_order, whole.doubles) == (True, (("4", "0"), ("5", "1"), ("6", "2"), ("7", "3")))
+
+
+def test_a_share_says_of_which_model_it_is_and_so_do_its_parts() -> None:
+    stacked = layered(BASE, [0, 1, 2, 3, 0, 1, 2, 3])
+    found = relate(stacked, BASE)
+    assert (found.direction, found.shared) == ("b->a", Shared(1.0, 1.0, 1.0, "a"))
+    assert [part.part for part in found.by_layer if part.part] == [str(i) for i in range(8)]
+    assert all(part.fraction == 1 for part in found.by_layer)
+    back = relate(BASE, moved(BASE, 0.3, 1)).shared
+    assert back is not None
+    assert back.of == "b"
+    assert msgspec.json.decode(b'{"fraction":1,"low":1,"high":1}', type=Shared).side("b->a") == "a"
+
+
+def test_neurons_that_changed_their_signs_are_inherited() -> None:
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(NEURONS, WIDTH)).astype(np.float32)
+    signs = rng.choice([-1, 1], NEURONS)[:, None].astype(np.float32)
+    assert rows_found(rows, rows * signs, Role.UP, rng)[1] == NEURONS
+    mixed = BASE.changed(up=lambda x, _: x * signs, down=lambda x, _: x * signs.T)
+    shared = relate(BASE, mixed).shared
+    assert shared is not None
+    assert shared.low == 1
+
+
+def test_repeated_heads_are_found_and_those_of_strangers_are_not() -> None:
+    rng = np.random.default_rng(4)
+    facts = SimpleNamespace(head_dim=8)
+    keys = rng.normal(size=(2, 8, 64)).astype(np.float32)
+    turn = np.linalg.qr(rng.normal(size=(8, 8)))[0].astype(np.float32)
+    few = Plain({Slot(Role.K, 0): keys.reshape(16, 64)}, facts=facts)
+    many = Plain({Slot(Role.K, 0): (turn @ keys[[1, 0, 0, 1]]).reshape(32, 64)}, facts=facts)
+    others = Plain({Slot(Role.K, 0): rng.normal(size=(32, 64)).astype(np.float32)}, facts=facts)
+    assert [each.share[0] for each in repeated_heads(few, many, (("0", "0"),))] == [1.0]
+    assert repeated_heads(few, others, (("0", "0"),)) == []
+
+
+def test_axes_are_turned_against_those_of_the_model_that_came_first() -> None:
+    words = ("hidden axes are a rotation of A's", "neurons renumbered")
+    assert seen_from_child(words, "a->b") == words
+    assert seen_from_child(words, "b->a") == ("hidden axes are a rotation of B's", "neurons renumbered")
