@@ -148,6 +148,7 @@ def _verdict(comparison: Comparison) -> list[Node]:
         "direction": verdict.direction,
         "direction-probability": verdict.direction_probability if known else None,
         "shared": None if verdict.shared is None else verdict.shared.fraction,
+        "shared-of": None if verdict.shared is None else f"model-{verdict.shared.side(verdict.direction)}",
         "shared-low": None if verdict.shared is None else verdict.shared.low,
         "shared-high": None if verdict.shared is None else verdict.shared.high,
     }

@@ -155,7 +155,8 @@ def share_chart(comparison: Comparison, language: Language) -> Chart | None:
     """What each layer of the child inherited, with its interval."""
     text = words(language)["relation"]
     parts = comparison.relation.by_layer if comparison.relation else ()
-    if not 3 <= len(parts) <= MOST_LAYERS:
+    shared = comparison.relation.shared if comparison.relation else None
+    if shared is None or not 3 <= len(parts) <= MOST_LAYERS:
         return None
     columns = (text["by_layer"], text["parameters"], text["inherited"], text["interval"])
     order = layer_order([part.part for part in parts])
@@ -174,7 +175,7 @@ def share_chart(comparison: Comparison, language: Language) -> Chart | None:
         for part, row in zip(parts, rows, strict=True)
     ]
     alt = text["share_alt"].format(low=percent(min(part.fraction for part in parts)))
-    of = words(language)["layer_map"]["a" if comparison.verdict.direction == "b->a" else "b"]
+    of = words(language)["layer_map"][shared.side(comparison.verdict.direction)]
     return Chart("shares", text["share_chart"], alt, _shares(columns, values, of), columns, tuple(rows))
 
 
