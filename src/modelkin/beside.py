@@ -15,7 +15,7 @@ from modelkin.checkpoint import Checkpoint
 from modelkin.errors import NothingComparable
 from modelkin.questions import Pair
 from modelkin.records import Answer, Beside, BriefAnswer, BudgetName, Comparison, Evidence, Side
-from modelkin.sources.protocol import Progress
+from modelkin.sources.protocol import NOTE, Progress
 
 As = Literal["control", "candidate"]
 Compare = Callable[[Pair], Comparison]
@@ -23,15 +23,20 @@ SIDES: tuple[Side, Side] = ("a", "b")
 
 
 @contextmanager
-def opened(models: Sequence[str], open_one: Callable[[str], Checkpoint]) -> Iterator[tuple[Anatomy, ...]]:
-    """All of them, before anything long begins: a name with a slip in it must not cost an hour."""
+def opened(
+    models: Sequence[str], open_one: Callable[[str], Checkpoint], progress: Progress
+) -> Iterator[tuple[Anatomy, ...]]:
+    """All of them, before anything long begins: a name with a slip in it must not cost an hour. Each once."""
     with ExitStack() as stack:
-        found = []
+        found: dict[tuple[str, str | None], Anatomy] = {}
         for model in models:
             checkpoint = open_one(model)
             stack.callback(checkpoint.close)
-            found.append(identify(checkpoint))
-        yield tuple(found)
+            if (checkpoint.id, checkpoint.revision) in found:
+                progress(f"{NOTE}{checkpoint.id} was given twice, and is compared once", 0, 0)
+            else:
+                found[checkpoint.id, checkpoint.revision] = identify(checkpoint)
+        yield tuple(found.values())
 
 
 def pairs(pair: Pair, others: Sequence[Anatomy], role: As) -> list[tuple[Side, Pair]]:

@@ -106,7 +106,10 @@ def open_further(options: CompareOptions, progress: Progress) -> Iterator[tuple[
     def opened(model: str) -> Checkpoint:
         return _open(model, options, progress, hashed=True)
 
-    with beside.opened(options.controls, opened) as controls, beside.opened(options.candidates, opened) as candidates:
+    with (
+        beside.opened(options.controls, opened, progress) as controls,
+        beside.opened(options.candidates, opened, progress) as candidates,
+    ):
         yield controls, candidates
 
 

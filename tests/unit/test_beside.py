@@ -119,8 +119,39 @@ def test_a_claim_about_a_candidate_is_weighed(tmp_path: Path) -> None:
 
 def test_the_page_shows_counts_and_what_they_are_between_strangers() -> None:
     page = render(comparison_page(with_company()))
-    for words in ("Controls: unrelated models", "Candidates", "No stranger", "between strangers: norm gains 1 of 128"):
+    for words in (
+        "Controls: models that should be strangers",
+        "Candidates",
+        "No stranger",
+        "between strangers: norm gains 1 of 128",
+    ):
         assert words in " ".join(page.split())
+
+
+def test_a_control_has_no_outcome_and_stands_beside_the_pair() -> None:
+    page = " ".join(render(comparison_page(with_company())).split())
+    controls = page[page.index("Controls:") : page.index("Candidates")]
+    assert "undecided" not in controls
+    gains = {answer.question: answer for answer in with_company().answers}["hidden-axes-by-gains"]
+    assert isinstance(gains, Evidence)
+    assert f"(this pair {gains.statistic:.0f} of {gains.n})" in controls
+
+
+def test_the_sentence_of_a_candidate_says_whom_it_stands_beside() -> None:
+    page = render(comparison_page(with_company()), width=400)
+    assert f"{PATHS['heath']} with A: The two models are related" in page
+
+
+def test_a_model_given_twice_is_compared_once_and_said_to_be() -> None:
+    notes: list[str] = []
+    twice = CompareOptions("quick", candidates=(PATHS["heath"], PATHS["birch"], PATHS["heath"]))
+    found = compare(PATHS["dune"], PATHS["ember"], twice, lambda what, *_: notes.append(what))
+    assert [Path(row.id).name for row in found.candidates] == ["heath", "heath", "birch", "birch"]
+    assert f"note: {PATHS['heath']} was given twice, and is compared once" in notes
+
+
+def test_quick_says_that_claims_were_not_read() -> None:
+    assert "own origin was not read: `quick` leaves that out" in render(comparison_page(with_company()), width=400)
 
 
 def test_a_pair_without_company_shows_no_table() -> None:

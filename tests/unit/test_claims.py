@@ -212,6 +212,13 @@ def test_a_folder_is_said_to_name_no_model() -> None:
     assert "not among the models" in name.why
 
 
+def test_a_web_address_is_no_place_on_a_disk() -> None:
+    claims = Claims(read=True, base_model=("https://evil.example/x",))
+    (found,) = weighed(claims, {"x/y": Judged("related", "from it")}).findings
+    assert found.standing == "cannot be told"
+    assert "a web address and no name of a model" in found.why
+
+
 FROM, EITHER = "from it", "unknown"
 WORDS: list[tuple[str, Any, tuple[str, ...], Stored, str]] = [
     ("finetune", FROM, ("fine-tune", "continued-pretraining"), "unclear", "confirmed"),

@@ -28,6 +28,7 @@ MOST_NAMES, LONGEST = 32, 200
 FRONT_MATTER = re.compile(r"\ufeff?\s*---[ \t]*\r?\n(.*?)(?:\r?\n)?^---[ \t]*\r?$", re.DOTALL | re.MULTILINE)
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 CACHED = re.compile(r"models--([^/]+?)--([^/]+)")
+WEB_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 ADDRESS = re.compile(r"^(hf://|https?://(www\.)?(huggingface\.co|hf\.co)/)")
 
 # Either makes texts, lists and mappings, and nothing else, whatever tags say; the first is faster where it was built.
@@ -161,6 +162,11 @@ def _loaded_from(checkpoint: Checkpoint) -> list[str]:
     that names itself claims nothing."""
     named = _name(checkpoint.config.get("_name_or_path")) or ""
     return [named] if HUB_NAME.fullmatch(named) and not same_model(named, checkpoint.id) else []
+
+
+def is_web_address(claimed: str) -> bool:
+    """Whether a base is claimed by a page somewhere; pages of the Hub have become names before."""
+    return WEB_ADDRESS.match(claimed) is not None
 
 
 def is_folder(claimed: str) -> bool:

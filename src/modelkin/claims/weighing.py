@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from modelkin.claims.cards import is_folder, same_model
+from modelkin.claims.cards import is_folder, is_web_address, same_model
 from modelkin.claims.relation_word import Stored, stored_by, weighed_word
 from modelkin.records import (
     Claims,
@@ -23,6 +23,7 @@ from modelkin.records import (
 
 Descent = Literal["from it", "to it", "neither", "unknown"]
 NOT_COMPARED = "it is not among the models that were compared"
+A_WEB_ADDRESS = "it is a web address and no name of a model, and what lies there was not looked at"
 A_FOLDER = "it is a place on somebody's disk and no name, and which model lay there is not known"
 
 
@@ -62,7 +63,7 @@ def seen_from(
 def _standing(name: str, found: Judged | None) -> tuple[Standing, str]:
     """Nothing is called false unless the evidence says the opposite, nor borne out before an order is told."""
     if found is None:
-        return "cannot be told", A_FOLDER if is_folder(name) else NOT_COMPARED
+        return "cannot be told", _why_not_compared(name)
     if found.outcome == "unrelated":
         return (
             "contradicted",
@@ -82,6 +83,12 @@ def _standing(name: str, found: Judged | None) -> tuple[Standing, str]:
     if found.descent == "from it":
         return "confirmed", "the weights descend from it, or from a model very near to it"
     return "not contradicted", "the two are related; which of them came first is not told"
+
+
+def _why_not_compared(name: str) -> str:
+    if is_web_address(name):
+        return A_WEB_ADDRESS
+    return A_FOLDER if is_folder(name) else NOT_COMPARED
 
 
 def _relation(word: str | None, found: Judged | None, base: Standing) -> WeighedRelation | None:

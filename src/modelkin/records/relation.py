@@ -187,13 +187,17 @@ class Merge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Triplet(msgspec.Struct, frozen=True, kw_only=True):
-    """The pair and a third relative: the cosine at each corner, 95 % interval. Near zero: that one lies between."""
+    """The pair and a third relative: the cosine at each corner, 95 % interval. Near zero: that one lies between.
+
+    `opposed`: clearly below zero, which no line of descent makes; a mixture does, and a model that learnt what another
+    learnt as well. `mixture`: one of the three is known to be one.
+    """
 
     third: str
     at_a: tuple[float, float, float]
     at_b: tuple[float, float, float]
     at_third: tuple[float, float, float]
-    shape: Literal["a between", "b between", "third between", "star", "unclear"]
+    shape: Literal["a between", "b between", "third between", "star", "opposed", "mixture", "unclear"]
 
 
 class Relation(msgspec.Struct, frozen=True, kw_only=True):

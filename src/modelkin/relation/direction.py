@@ -202,8 +202,8 @@ def _turned(here: float, there: float, other: str) -> str:
 
 def _renumbered(here: float, there: float, other: str) -> str:
     return (
-        f"{here:.0%} of its tokens have a higher number than the one merged before, of {other.upper()}'s {there:.0%}; "
-        "by chance it is 50%, and where nobody renumbered nearly all"
+        f"tokens are numbered as they are made, so that numbers rise: here in {here:.0%} of the steps, in "
+        f"{other.upper()} in {there:.0%}; numbers drawn by lot rise in 50%, where nobody renumbered in nearly all"
     )
 
 
@@ -319,7 +319,7 @@ def _by_relatives(
 ) -> Judgement | None:
     """What a third relative says that lies between the two, or beside one of them."""
     for triplet in triplets:
-        if triplet.shape not in ("star", "unclear"):
+        if triplet.shape in ("a between", "b between", "third between"):
             before_a, before_b = odds[triplet.third]
             return _rooted(triplet, ahead, before_a, before_b)
     return None
@@ -355,7 +355,8 @@ def _between(triplet: Triplet) -> str:
     )
     return (
         f"{middle} lies between {ends[0]} and {ends[1]}: what sets these two apart from it has nothing in common, so "
-        f"that both come from it, or one of them by way of it from the other"
+        f"that both come from it or a model very near to it, or one of them by way of it from the other, unless it was "
+        f"mixed with models that are not given"
     )
 
 

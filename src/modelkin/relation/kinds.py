@@ -144,7 +144,8 @@ def _merge(found: Findings) -> KindFound | None:
         why = (
             f"{called[merge.merged]} is a mixture, and not all of it is given: {parts}; {'; '.join(merge.marks)}; "
             f"{merge.unexplained:.0%} of the way to the nearest is left over, which is more than rounding: a parent "
-            "may be missing, or it was trained on after merging, and these two cannot be told apart"
+            "may be missing, or it was trained on after merging, and these two cannot be told apart; what has part in "
+            "it may be a near relative of those named, so that this tells no order"
         )
         return KindFound("merge", None, why, "weights are near 0, and differ from matrix to matrix")
     method = " or ".join((merge.method, *merge.same_as))

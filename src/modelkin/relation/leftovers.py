@@ -43,14 +43,14 @@ def _several(product: str, names: Sequence[str], matrices: dict[Slot, Products])
         return None
     some = {slot: only(p, used) for slot, p in matrices.items()}
     weights = np.array([solved([p]) for p in some.values()])
-    unevenness = np.array([_unevenness(column) for column in weights.T])
+    spreads = np.array([unevenness(column) for column in weights.T])
     cosine, pair = most_opposed(list(some.values()), len(used))
-    even = [i for i in range(len(used)) if unevenness[i] <= EVEN]
+    even = [i for i in range(len(used)) if spreads[i] <= EVEN]
     if cosine > OBTUSE or (cosine > OPPOSED and not even):
         return None
     told = _but_the_middle(list(some.values()), even or list(pair), len(used))
     marks = [OPPOSITE.format(cosine)] if cosine <= OPPOSED else []
-    marks += [EVENLY.format(unevenness[even].max())] if even else []
+    marks += [EVENLY.format(spreads[even].max())] if even else []
     overall = solved(list(some.values()))
     left = sum(p.left_over(overall[1:]) for p in some.values())
     nearest = min(single(list(some.values()), i, len(used)) for i in range(len(used)))
@@ -93,7 +93,7 @@ def _not_idle(products: Sequence[Products], count: int) -> list[int]:
     return used
 
 
-def _unevenness(weights: Doubles) -> float:
+def unevenness(weights: Doubles) -> float:
     """How much a weight varies from matrix to matrix, by quartiles, beside how far it is from none and from all."""
     low, middle, high = np.quantile(weights, [0.25, 0.5, 0.75])
     return float((high - low) / 1.35 / min(middle, 1 - middle)) if LEAST <= middle <= MOST else np.inf
@@ -125,7 +125,7 @@ def _diluted(product: str, names: Sequence[str], matrices: dict[Slot, Products])
     slopes = np.array([p.raw_y / np.maximum(np.diag(p.raw), 1e-300) for p in products])
     source = int(np.argmax(np.median(slopes, axis=0)))
     here = slopes[:, source]
-    if _unevenness(here) > EVEN or float(np.median(here)) > MOST:
+    if unevenness(here) > EVEN or float(np.median(here)) > MOST:
         return None
     known = np.array([p.raw[source, source] for p in products])
     rest = np.array([p.raw_total for p in products]) - here**2 * known
@@ -145,5 +145,5 @@ def _diluted(product: str, names: Sequence[str], matrices: dict[Slot, Products])
         gain=1 - float(rest.sum()) / distance,
         unexplained=float(rest.sum()) / distance,
         missing_parent=True,
-        marks=(EVENLY.format(_unevenness(here)), UNKNOWN_PART.format(1 - weight)),
+        marks=(EVENLY.format(unevenness(here)), UNKNOWN_PART.format(1 - weight)),
     )

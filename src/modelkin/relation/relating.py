@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from modelkin.alignment import Rewritten, steps_back
@@ -30,6 +31,7 @@ from modelkin.relation.reading import (
     spread,
 )
 from modelkin.relation.repeated import repeated_heads
+from modelkin.relation.returned import Placed, Returned, placed
 from modelkin.relation.sharing import (
     Compared,
     Unseen,
@@ -99,8 +101,9 @@ def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Re
     unseen += without_place(a, b, layers)
     depth = depth_change(a, b, layers, rng, renumbered=bool(inquiry.disguises))
     experts = upcycling(a, b, layers)
-    merge = _merge(a, b, inquiry)
-    thirds, odds = _thirds(a, b, layers, inquiry, rng)
+    beside = placed((inquiry.names[0], a), (inquiry.names[1], b), inquiry.candidates)
+    merge = _merge(beside, inquiry.names)
+    thirds, odds = _thirds(beside, layers, inquiry.names, merge, rng)
     tokens = None if inquiry.tokens is None else token_facts(a, b, inquiry.tokens, facts)
     child = narrow_side if narrow is not None else ""
     axes = axes_facts(b.alignment) if isinstance(b, Rewritten) else None
@@ -230,12 +233,20 @@ def _complete(a: Weights, b: Weights, pairs: Sequence[FacingSlots]) -> bool:
 # Further models.
 
 
-def _merge(a: Weights, b: Weights, inquiry: Inquiry) -> Merge | None:
-    """Either of the pair as a mixture of all others; the one that is explained better, and in full before in part."""
-    if not inquiry.candidates:
+def _merge(beside: Placed, names: tuple[str, str]) -> Merge | None:
+    """Either of the pair as a mixture of all others; the one that is explained better, and in full before in part.
+
+    Where one of them was disguised, that one alone: it was turned until it lay nearest to a mixture of the others.
+    """
+    if not beside.candidates:
         return None
-    named: tuple[Named, Named] = (inquiry.names[0], a), (inquiry.names[1], b)
-    tried = [unmixed(named[1], [named[0], *inquiry.candidates]), unmixed(named[0], [named[1], *inquiry.candidates])]
+    named: tuple[Named, Named] = (names[0], beside.a), (names[1], beside.b)
+    turned = [one for one in named if isinstance(one[1], Returned)]
+    tried = [
+        unmixed(product, [other, *beside.candidates])
+        for product, other in (named[::-1], named)
+        if not turned or product in turned
+    ]
     return max((merge for merge in tried if merge is not None), key=_told_best, default=None)
 
 
@@ -244,13 +255,19 @@ def _told_best(merge: Merge) -> tuple[bool, float]:
 
 
 def _thirds(
-    a: Weights, b: Weights, layers: LayerMap, inquiry: Inquiry, rng: np.random.Generator
+    beside: Placed, layers: LayerMap, names: tuple[str, str], merge: Merge | None, rng: np.random.Generator
 ) -> tuple[tuple[Triplet, ...], dict[str, tuple[float, float]]]:
+    """A line of descent is read of three only where none of them is a mixture: that has several parents."""
+    a, b, candidates = beside
+    pair: tuple[Named, Named] = (names[0], a), (names[1], b)
     found, odds = [], {}
-    for name, third in inquiry.candidates:
+    for name, third in candidates:
         seen = triplet(name, a, b, third, layers, rng)
         if seen is None:
             continue
+        others = [*pair, *(other for other in candidates if other[0] != name)]
+        if merge is not None or (seen.shape == "third between" and unmixed((name, third), others) is not None):
+            seen = msgspec.structs.replace(seen, shape="mixture")
         found.append(seen)
         back = tuple((name_a, name_a) for _, name_a in layers if name_a is not None)
         odds[name] = _before(third, a, back, rng), _before(third, b, layers, rng)

@@ -9,18 +9,21 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from modelkin.records import Beside, BriefAnswer, Comparison, Standing, WeighedClaim
+from modelkin.records import Beside, BriefAnswer, Comparison, Evidence, Standing, WeighedClaim
 from modelkin.report.text import plain
 
 SHOWN_NAMES = 4
-CONTROLS = "Controls: unrelated models asked the same, so that one sees what strangers give"
+CONTROLS = "Controls: models that should be strangers, asked what `quick` asks; beside each count stands this pair's"
+NOT_READ = "what A and B say of their own origin was not read: `quick` leaves that out, `standard` reads it"
 CANDIDATES = "Candidates"
 NOT_COMPARED = "nothing comparable"
+NONE = "–"
 
 
 def claims_lines(comparison: Comparison) -> list[str]:
-    """What each model says of its own origin, and what the evidence says to that."""
-    lines = []
+    """What each model says of its own origin, and what the evidence says to that; or that nobody looked."""
+    parties = (comparison.a, comparison.b)
+    lines = [NOT_READ] if comparison.budget == "quick" and not any(party.claims.read for party in parties) else []
     for name, party in (("A", comparison.a), ("B", comparison.b)):
         claims = party.claims
         for finding in claims.findings[:SHOWN_NAMES]:
@@ -46,11 +49,16 @@ def _told(standing: Standing, why: str) -> str:
 
 
 def beside_tables(comparison: Comparison, labels: Mapping[str, str]) -> Iterable[RenderableType]:
-    """A line for every further model and side, with the count of every question: found of how many."""
-    for title, rows in ((CONTROLS, comparison.controls), (CANDIDATES, comparison.candidates)):
+    """A line for every further model and side, with the count of every question: found of how many.
+
+    Of controls no outcome is told: the few questions that they are asked leave most strangers undecided, and that would
+    read as a doubt. What they show is how small a stranger's count is beside that of the pair.
+    """
+    ours = {answer.question: _statistic(answer) for answer in comparison.answers if isinstance(answer, Evidence)}
+    for title, rows, pair in ((CONTROLS, comparison.controls, ours), (CANDIDATES, comparison.candidates, None)):
         if rows:
             asked = _asked(rows, labels)
-            parts = [Text(title, style="bold"), _table(rows, asked), *_remarks(rows, asked)]
+            parts = [Text(title, style="bold"), _table(rows, asked, pair), *_remarks(rows, asked)]
             yield Padding(Group(*parts), (1, 0, 0, 0))
 
 
@@ -60,22 +68,35 @@ def _asked(rows: Sequence[Beside], labels: Mapping[str, str]) -> dict[str, str]:
     return {question: labels.get(question, question) for question in found}
 
 
-def _table(rows: Sequence[Beside], asked: Mapping[str, str]) -> Table:
-    """A model and side under the other: names are long, and as columns the questions would leave them no room."""
+def _table(rows: Sequence[Beside], asked: Mapping[str, str], pair: Mapping[str, str] | None) -> Table:
+    """A model and side under the other: names are long, and as columns the questions would leave them no room.
+
+    `pair`: the counts of the pair by question, to stand beside each; then no outcome is told.
+    """
     grid = Table.grid(padding=(0, 1, 0, 0))
     for row in rows:
-        given = {answer.question: answer for answer in row.answers}
-        counts = ", ".join(f"{label} {_count(given.get(question))}" for question, label in asked.items())
-        told = f"{row.id} with {row.side.upper()}: {row.outcome or NOT_COMPARED}"
+        given = {answer.question: _statistic(answer) for answer in row.answers}
+        counts = ", ".join(f"{label} {_count(question, given, pair)}" for question, label in asked.items())
+        outcome = NOT_COMPARED if row.outcome is None else row.outcome if pair is None else ""
+        told = f"{_named(row)}: {outcome}" if outcome else _named(row)
         grid.add_row(" ·", Text(plain(told), overflow="fold"))
         if row.outcome is not None:
             grid.add_row("", Text(plain(counts), overflow="fold"))
     return grid
 
 
-def _count(answer: BriefAnswer | None) -> str:
-    if answer is None or answer.statistic is None:
-        return "–"
+def _named(row: Beside) -> str:
+    return f"{row.id} with {row.side.upper()}"
+
+
+def _count(question: str, given: Mapping[str, str], pair: Mapping[str, str] | None) -> str:
+    found = given.get(question, NONE)
+    return found if pair is None else f"{found} (this pair {pair.get(question, NONE)})"
+
+
+def _statistic(answer: BriefAnswer | Evidence) -> str:
+    if answer.statistic is None:
+        return NONE
     if answer.statistic == int(answer.statistic):
         return f"{int(answer.statistic):,} of {answer.n:,}"
     return f"{answer.statistic:.3f}"
@@ -83,7 +104,7 @@ def _count(answer: BriefAnswer | None) -> str:
 
 def _remarks(rows: Sequence[Beside], asked: Mapping[str, str]) -> list[RenderableType]:
     """Why a row is not what one expects of it; and what the counts are between strangers."""
-    told = {f"{row.id}: {row.sentence}": None for row in rows if row.outcome in (None, "related")}
+    told = {f"{_named(row)}: {row.sentence}": None for row in rows if row.outcome in (None, "related")}
     given = {answer.question: answer.strangers for row in rows for answer in row.answers if answer.strangers}
     strangers = [f"{label} {given[question]}" for question, label in asked.items() if question in given]
     lines = [*told, *([f"between strangers: {'; '.join(strangers)}"] if strangers else [])]

@@ -22,6 +22,12 @@ SHAPES = {
     "b between": "B lies between it and A",
     "third between": "it lies between A and B",
     "star": "all three come from a fourth",
+    "opposed": (
+        "how the three lie to each other cannot be told: seen from one of them the others lie in opposed directions, "
+        "as from a mixture of them, perhaps with a parent that is not given, or from a model that learnt what another "
+        "of them learnt as well; drift alone makes a cosine of 0 or more"
+    ),
+    "mixture": "one of the three is a mixture, so that no single line of descent joins them",
     "unclear": "how the three lie to each other cannot be told",
 }
 IN_PLACE = ("identity", "none", None)

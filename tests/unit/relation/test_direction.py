@@ -15,6 +15,7 @@ from modelkin.relation.direction import Clues, judged
 from modelkin.relation.learned import DEGREE, DIRECTION, direction_features, fitted
 from modelkin.relation.reading import default_map, facing_slots
 from modelkin.relation.tensors import tensor_facts
+from modelkin.relation.triplets import Distances
 from modelkin.relation.triplets import judged as triplet_of
 
 BASE = plain(0)
@@ -192,20 +193,27 @@ def test_shipped_models_fit_their_features() -> None:
         assert model.provenance["pairs"]
 
 
-def squares(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """Distances of three points, of 12 tensors each.  (12, n) each"""
-    pairs = ((a, b), (a, c), (b, c))
-    return np.array([np.sum((x - y) ** 2, axis=1) for x, y in pairs]).T
+def distances(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> Distances:
+    """Of three points, of 12 tensors each.  (12, n) each"""
+    apart = [x - y for x, y in ((a, b), (a, c), (b, c))]
+    squares = np.array([np.sum(x**2, axis=1) for x in apart]).T
+    fourths = np.array([np.sum(x**4, axis=1) for x in apart]).T
+    return Distances(squares, a.shape[1] * fourths / squares**2)
 
 
 def shape(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> str:
-    return triplet_of("c", squares(a, b, c), np.random.default_rng(0)).shape
+    return triplet_of("c", distances(a, b, c), np.random.default_rng(0)).shape
+
+
+def learnt(rng: np.random.Generator, root: np.ndarray) -> np.ndarray:
+    """What training changes: every matrix by an amount of its own."""
+    return np.asarray(rng.uniform(0.8, 1.2, (len(root), 1)) * rng.normal(size=root.shape))
 
 
 def test_paths_and_stars() -> None:
     rng = np.random.default_rng(5)
-    root = rng.normal(size=(12, 500))
-    one, two, three = (root + rng.normal(size=root.shape) for _ in range(3))
+    root = rng.normal(size=(12, 4000))
+    one, two, three = (root + learnt(rng, root) for _ in range(3))
     assert shape(root, one, two) == "a between"
     assert shape(one, root, two) == "b between"
     assert shape(one, two, root) == "third between"
@@ -214,6 +222,29 @@ def test_paths_and_stars() -> None:
     assert shape(root, one, last) == "b between"
     near = root + 0.1 * rng.normal(size=root.shape)
     assert shape(root, near, two) == "a between"  # however much farther the third went
+
+
+def test_a_mixture_with_a_base_and_a_parent_is_no_star() -> None:
+    """Three equal legs, though one is the base of the others: changes kept by lot, or the larger ones of a second."""
+    rng = np.random.default_rng(6)
+    root = rng.normal(size=(24, 4000))
+    steps = [learnt(rng, root) for _ in range(2)]
+    by_lot = root + sum(0.5 * step * (rng.random(root.shape) < 0.5) / 0.5 for step in steps)
+    assert shape(root + steps[0], by_lot, root) == "unclear"
+    mean = root + 0.5 * steps[0] + 0.5 * np.sqrt(3) * steps[1]
+    assert shape(root + steps[0], mean, root) == "unclear"
+
+
+def test_less_than_a_right_angle_is_no_line_of_descent() -> None:
+    """A mean of three, seen from which two of its parents lie in opposed directions; and who learnt the same first."""
+    rng = np.random.default_rng(7)
+    root = rng.normal(size=(12, 500))
+    one, two, three = (root + learnt(rng, root) for _ in range(3))
+    assert shape(one, (2 * one + 2 * two + three) / 5, two) == "opposed"
+    common = learnt(rng, root)
+    assert shape(root, root + 0.5 * common, root + common + learnt(rng, root)) == "opposed"
+    far = root + 8 * learnt(rng, root)
+    assert shape((one + two) / 2, one, far) == "opposed"  # a cosine of -0.06, for the third is far away
 
 
 def test_a_star_has_no_direction() -> None:

@@ -16,7 +16,7 @@ Doubles = NDArray[np.float64]
 TENSORS = 3
 # Of every tensor. What DARE drops is noise to the weights, and one of a tenth is seen among many entries alone.
 ENTRIES = {"ties": 1200, "dare": 6000}
-DRAWS = {"ties": 6, "dare": 6}  # of each of five cases
+DRAWS, TOLD = 12, 9  # of each of five cases, and in how many at least it must be told; never may it be told wrong
 
 
 def bf16(values: Doubles) -> Doubles:
@@ -60,10 +60,32 @@ def drawn_weights(rng: np.random.Generator, parents: int) -> Doubles:
     return 0.1 + (1 - 0.1 * parents) * rng.dirichlet(np.ones(parents))
 
 
+def tolerance(method: str, parents: int, weights: Doubles, density: float) -> tuple[Doubles, float]:
+    """How far weights and density may be off, from the number of entries and from rounding.
+
+    TIES: the density is read from ranks, which lie one in `entries` apart, and trimming rounds it to as much: two of
+    these. Weights are fitted to the entries with two parents, of which there are 3,600 · 0.2² / 2 = 72 or more. Each is
+    off by rounding beside its change: a step of bfloat16 at 0.05 over √12 beside 0.05 · 0.05. Five times that over √72.
+
+    DARE: of the larger half of the entries those stay of which all changes were dropped, a share q = (1 - density)^k
+    with a binomial error; the density's is that over dq/d(density). Six of them: five, and one for the changes that
+    rounding swallows as if they had been dropped. A weight is a scale, which is exact, times the density.
+    """
+    entries = ENTRIES[method]
+    if method == "ties":
+        step = float(spacing(np.array([0.05], dtype=np.float32), "BF16")[0])
+        several = TENSORS * entries * 0.2**2 / 2
+        return np.full(parents, 5 * step / np.sqrt(12) / (0.05 * 0.05) / np.sqrt(several)), 2 / entries
+    stayed = (1 - density) ** parents
+    error = np.sqrt(stayed * (1 - stayed) / (TENSORS * entries / 2)) / (parents * (1 - density) ** (parents - 1))
+    return np.asarray(6 * weights * error / density), float(6 * error)
+
+
 @pytest.mark.parametrize("method", ["ties", "dare"])
 @pytest.mark.parametrize("innocent", ["none", "one sibling", "two siblings", "a stranger", "a child of a parent"])
 def test_parents_are_named_and_nobody_else(method: str, innocent: str) -> None:
-    for seed in range(DRAWS[method]):
+    told = 0
+    for seed in range(DRAWS):
         rng = np.random.default_rng([seed, len(innocent)])
         parents = int(rng.integers(2, 4))
         base, children = family(rng, parents + (2 if innocent == "two siblings" else 1), ENTRIES[method])
@@ -78,10 +100,14 @@ def test_parents_are_named_and_nobody_else(method: str, innocent: str) -> None:
             "a child of a parent": [bf16(children[0] + 0.002 * rng.normal(size=base.size))],
         }
         marks = found(bf16(base + made), np.array([base, *children[:parents], *others[innocent]]))
-        assert marks is not None
+        if marks is None:  # where one parent weighs little among few entries; the zoo's have a hundred times as many
+            continue
+        told += 1
+        off, loose = tolerance(method, parents, weights, density)
         assert (marks.method, marks.base, marks.parents) == (method, 0, tuple(range(1, parents + 1)))
-        assert marks.weights == pytest.approx(weights, abs=0.08)
-        assert marks.density == pytest.approx(density, abs=0.05)
+        assert (np.abs(np.array(marks.weights) - weights) <= off).all()
+        assert marks.density == pytest.approx(density, abs=loose)
+    assert told >= TOLD
 
 
 @pytest.mark.parametrize("method", ["ties", "dare"])

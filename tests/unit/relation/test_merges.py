@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from plain_models import Plain, bf16, mixed, moved, plain
 
+from modelkin.relation.circles import VISIBLE
+from modelkin.relation.elementwise import spacing
 from modelkin.relation.marks import nearest_atoms
 from modelkin.relation.merges import unmixed
-from modelkin.relation.triplets import judged
+from modelkin.relation.triplets import Distances, judged
 
 BASE = plain(0)
 ONE, TWO, FAR = moved(BASE, 0.2, 1), moved(BASE, 0.3, 2), moved(BASE, 0.8, 3)
@@ -113,8 +115,17 @@ def test_a_model_given_twice_or_the_product_itself_changes_nothing() -> None:
 
 @pytest.mark.parametrize("size", [0.02, 0.05, 0.1])
 def test_a_circle_is_told_from_a_line_or_both_are_said(size: float) -> None:
-    """Twice the angle, four times the bend: it is seen in sums where it cannot be in single values."""
+    """Twice the angle, four times the bend: it is seen in sums where it cannot be in single values.
+
+    A circle moves values by t (1 - t) angle² / 2 of themselves. That is visible from VISIBLE steps of bfloat16 on, so
+    that the angle must be sqrt(2 · VISIBLE · step / (t (1 - t))) or more; a model moved by `size` of its spread lies at
+    that angle.
+    """
     two = moved(BASE, size, 70)
+    matrices = [x for slot, x in BASE.slots.items() if x.ndim == 2]
+    step = max(float(np.sqrt(np.sum(spacing(x, "BF16") ** 2) / np.sum(x**2))) for x in matrices)
+    visible = float(np.sqrt(2 * VISIBLE * step / (0.4 * 0.6)))
+    assert 0.05 < visible < 0.1
     ways = {}
     for name, made in (("circle", slerp(BASE, two, 0.4)), ("line", mixed([BASE, two], [0.6, 0.4]))):
         found = unmixed(("merged", made), [("base", BASE), ("two", two)])
@@ -122,7 +133,7 @@ def test_a_circle_is_told_from_a_line_or_both_are_said(size: float) -> None:
         assert found.weights == pytest.approx([0.6, 0.4], abs=0.02)
         ways[name] = (found.method, found.same_as)
     told = {"circle": ("slerp", ()), "line": ("linear", ())}
-    assert ways == (dict.fromkeys(told, ("linear", ("slerp",))) if size < 0.08 else told)
+    assert ways == (dict.fromkeys(told, ("linear", ("slerp",))) if size < visible else told)
 
 
 @pytest.mark.parametrize("count", [3, 6, 12])
@@ -168,6 +179,20 @@ def test_atoms_of_unrelated_changes_explain_little() -> None:
 def test_children_who_learn_alike_do_not_make_their_parent_a_sibling() -> None:
     """Corners of a parent and two children whose changes agree by a quarter; then of three equal legs."""
     rng = np.random.default_rng(5)
-    alike = np.tile([1.0, 1.0, 1.5], (20, 1)) * rng.uniform(0.8, 1.2, (20, 1))
-    assert judged("third", alike, rng).shape != "star"
-    assert judged("third", np.ones((20, 3)), rng).shape == "star"
+    alike = np.tile([1.0, 1.0, 1.5], (20, 1)) * rng.uniform(0.8, 1.2, (20, 3))
+    normal = np.full((20, 3), 3.0)
+    assert judged("third", Distances(alike, normal), rng).shape != "star"
+    assert judged("third", Distances(rng.uniform(0.8, 1.2, (20, 3)), normal), rng).shape == "star"
+
+
+def test_two_sources_that_have_the_very_layers_are_no_stack() -> None:
+    """A model beside two others that hold its own layers, some of them or more: each is as near as the other."""
+    some = Plain({s: x for s, x in BASE.slots.items() if s.layer != 3}, BASE.form, BASE.facts)
+    other = Plain({s: x for s, x in BASE.slots.items() if s.layer != 0}, BASE.form, BASE.facts)
+    assert unmixed(("base", BASE), [("some", some), ("other", other)]) is None
+
+
+def test_a_child_of_a_base_that_is_given_in_part_is_no_stack() -> None:
+    """Its layers are nearest to those of the base, where that has them, and else to those of a sibling."""
+    some = Plain({s: x for s, x in BASE.slots.items() if s.layer != 3}, BASE.form, BASE.facts)
+    assert unmixed(("child", moved(BASE, 0.02, 5)), [("some", some), ("one", ONE), ("far", FAR)]) is None

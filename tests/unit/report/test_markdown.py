@@ -157,7 +157,9 @@ def test_the_hedge_of_a_long_finding_is_not_cut() -> None:
     assert case.relation is not None
     kinds = (KindFound("merge", None, why, "weights are near 0, and differ from matrix to matrix"),)
     text = markdown(msgspec.structs.replace(case, relation=msgspec.structs.replace(case.relation, kinds=kinds)))
-    assert "cannot be told apart; between strangers: weights are near 0, and differ from matrix to matrix" in text
+    assert (
+        "so that this tells no order; between strangers: weights are near 0, and differ from matrix to matrix" in text
+    )
 
 
 def test_the_date_is_that_of_the_record() -> None:
