@@ -42,10 +42,11 @@ LABELS = {
 }
 UNMASKED = "unmasked-neurons"
 P_NOTE = (
-    "p: how often strangers show as much. It counts from 1e-6 down, divided among the questions, where the law is exact "
-    "(grade A), from 1e-3 down where strangers were measured (grade B); the rest is chance: one in twenty is below 0.05."
+    "p: how often strangers show as much. It counts from 1e-6 down over all questions where the law is exact "
+    "(grade A), from 1e-3 down where strangers were measured (grade B); the rest is chance: one in twenty is below "
+    "0.05."
 )
-IN_PLACE = "All but “disguises undone” came before anything was undone."
+IN_PLACE = "Only “disguises undone” was asked after undoing."
 Pair = tuple[str, str | None]  # a layer of b, and the layer of a that it matches
 Run = list[Pair]
 # A count that strangers may well reach here would read as a suspicion.
