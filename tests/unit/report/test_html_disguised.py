@@ -87,13 +87,29 @@ def test_tensors_that_could_not_be_compared_have_no_colour() -> None:
     chart = heat_chart(msgspec.structs.replace(case, relation=relation), "en")
     assert chart is not None
     values = {row[1]: row[2] for row in chart.rows}
-    assert values["q"] == "not compared"
-    assert values["k"] != "not compared"
+    assert values["q"] == words("en")["heat"]["not_compared"]
+    assert values["k"] != words("en")["heat"]["not_compared"]
     assert "0.01" not in chart.alt
     assert chart.note == words("en")["heat"]["hatched"]
     plain = heat_chart(case, "en")
     assert plain is not None
     assert plain.note == ""
+
+
+@pytest.mark.parametrize(("left", "is_hatched"), [(0.002, True), (0.9, False)])
+def test_heads_that_fit_once_turned_back_have_no_colour_and_strangers_have(left: float, is_hatched: bool) -> None:
+    case = of_outcome("related")
+    assert case.relation is not None
+    turned = tuple(
+        msgspec.structs.replace(one, correlation=0.01, rows=100, found=2, refitted=left)
+        if str(one.role) == "q"
+        else one
+        for one in case.relation.tensors
+    )
+    relation = msgspec.structs.replace(case.relation, tensors=turned)
+    chart = heat_chart(msgspec.structs.replace(case, relation=relation), "en")
+    assert chart is not None
+    assert bool(chart.note) is is_hatched
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -18,8 +18,8 @@ from modelkin.report.html.sections import (
     correlated_tensors,
     layer_order,
     per_layer,
+    stands_in_place,
     undisguised,
-    was_compared,
 )
 from modelkin.report.html.words import Language, Words, label, said, words
 from modelkin.report.text import percent
@@ -260,7 +260,7 @@ def _tensor_heat(comparison: Comparison, language: Language) -> Chart | None:
     for layer in layer_order([layer for layer, _ in cells]):
         for role in dict.fromkeys(role for _, role in cells):
             if found := cells.get((layer, role)):
-                known = [one for one in found if was_compared(one, comparison)]
+                known = [one for one in found if stands_in_place(one, comparison)]
                 likeness = _mean([one.correlation or 0.0 for one in known]) if known else None
                 lines.append((layer or text["outside"], role, *_tensor_cells(known, likeness, text)))
                 likenesses.append(likeness)

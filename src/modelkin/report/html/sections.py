@@ -31,6 +31,7 @@ HEADLINES = {
 }
 PLACES = ("hidden", "neurons", "heads", "experts", "layers")
 Facts = TypeVar("Facts", bound=msgspec.Struct)
+FITS = 0.5  # of a tensor that is left over when its free numbers are fitted; between strangers most of it
 Standing = Literal["counts", "chance", "ordinary", "fails", "no_grade", "none"]
 
 
@@ -201,14 +202,15 @@ def correlated_tensors(comparison: Comparison) -> list[TensorFact]:
     return [tensor for tensor in found if tensor.correlation is not None]
 
 
-def was_compared(tensor: TensorFact, comparison: Comparison) -> bool:
-    """Not those of a role of which the relation says that some could not be, where their rows are not found in place.
+def stands_in_place(tensor: TensorFact, comparison: Comparison) -> bool:
+    """Whether a correlation, place by place, says anything: not where a turn inside a head has hidden all likeness.
 
-    A correlation that a turn inside a head has hidden would look like that of strangers.
+    Such rows are not found in place, and either nothing could be said of them or they fit once they are turned back.
     """
     left_out = {part.role for part in comparison.relation.not_compared} if comparison.relation else set()
     seen = tensor.found / tensor.rows if tensor.rows else abs(tensor.correlation or 0.0)
-    return str(tensor.role) not in left_out or seen > 0.5
+    fits = tensor.refitted is not None and tensor.refitted < FITS
+    return seen > 0.5 or not (str(tensor.role) in left_out or fits)
 
 
 def assumptions(comparison: Comparison) -> list[tuple[Assumption, list[str]]]:
