@@ -92,7 +92,7 @@ def test_the_whole_comparison_names_the_layer_that_was_taken(tmp_path: Path) -> 
         b[name] = a[name]
     comparison = compare(str(written(tmp_path / "a", a)), str(written(tmp_path / "b", b)), FULL)
     assert comparison.verdict.kinds[0].kind == "component-reuse"
-    assert "layer 2 (256 of 256) of b" in found(comparison).observed
+    assert "layer 2 (256 of 256) of B" in found(comparison).observed
 
 
 def test_a_descendant_and_a_twin_at_full() -> None:
@@ -138,7 +138,7 @@ def test_two_neurons_of_every_expert_add_up(tmp_path: Path) -> None:
     answer = asked(written(tmp_path / "a", a, 16), written(tmp_path / "b", b, 16))
     assert (answer.log10_pvalue or 0) < -9
     assert answer.n == 2 * 16 * 48
-    assert answer.strangers.startswith("32 of 1536")
+    assert answer.strangers.startswith("32 of 1,536")
 
 
 def test_experts_that_are_copies_in_both_models_do_not_add_up(tmp_path: Path) -> None:
