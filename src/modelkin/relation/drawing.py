@@ -20,7 +20,7 @@ def drawn(layers: LayerMap, layers_a: Sequence[str]) -> tuple[str, ...]:
     places = {name: place // per_column for place, name in enumerate(layers_a)}
     columns = max(places.values()) + 1
     width = max(len(name) for name, _ in layers)
-    head = f"{'b':>{width}}  layers of a, {layers_a[0]} to {layers_a[-1]}"
+    head = f"{'B':>{width}}  layers of A, {layers_a[0]} to {layers_a[-1]}"
     head += f", {per_column} a column" if per_column > 1 else ""
     return (head, *(_line(b, a, places, columns, width) for b, a in layers))
 

@@ -109,7 +109,7 @@ def _merge(found: Relation) -> list[str]:
 def _thirds(found: Relation) -> list[str]:
     names = short_names([each.third for each in found.triplets])
     return [
-        f"with {names[each.third]}: {SHAPES[each.shape]} (cosines at a, b and it: {each.at_a[0]:.2f}, "
+        f"with {names[each.third]}: {SHAPES[each.shape]} (cosines at A, B and it: {each.at_a[0]:.2f}, "
         f"{each.at_b[0]:.2f}, {each.at_third[0]:.2f}; between strangers 0.50 each)"
         for each in found.triplets
     ]

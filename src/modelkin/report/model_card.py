@@ -51,7 +51,7 @@ def why_no_patch(comparison: Comparison) -> str | None:
         return NO_WORD
     bases = _bases(comparison, found)
     if not bases:
-        return OPEN_MERGE if relation == "merge" else NO_NAME
+        return OPEN_MERGE if relation == "merge" and not _is_closed(comparison, found.descendant) else NO_NAME
     claims = found.descendant.claims
     return SAID if claims.relation == relation and set(bases) <= set(claims.base_model) else None
 
@@ -85,9 +85,15 @@ def _bases(comparison: Comparison, found: Descent) -> Sequence[str]:
     return (found.ancestor.id,) if on_the_hub(found.ancestor) else ()
 
 
+def _is_closed(comparison: Comparison, child: Party) -> bool:
+    """Whether the child is a mixture all of whose parents were given, wherever they were read from."""
+    merge = comparison.relation.merge if comparison.relation else None
+    return merge is not None and not merge.missing_parent and merge.merged == child.id
+
+
 def _parents(comparison: Comparison, relation: Relation | None, child: Party) -> Sequence[str]:
     merge = relation.merge if relation else None
-    if merge is None or merge.missing_parent or merge.merged != child.id:
+    if merge is None or not _is_closed(comparison, child):
         return ()
     known = {party.id for party in (comparison.a, comparison.b) if on_the_hub(party)}
     known |= {one.id for one in comparison.candidates if one.revision is not None and HUB_ID.fullmatch(one.id)}

@@ -132,7 +132,7 @@ def few_axes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("few_axes")
 def test_all_neurons_are_called_in_sets_by_a_few_axes(tmp_path: Path) -> None:
     found = ask(NEURONS, gpt2(tmp_path / "a", 1), gpt2(tmp_path / "b", 1, noise=0.1))
-    assert found.observed == f"{2 * NEURONS_A_LAYER} of {2 * NEURONS_A_LAYER} neurons found themselves, in 2 layers"
+    assert found.observed == f"{2 * NEURONS_A_LAYER:,} of {2 * NEURONS_A_LAYER:,} neurons found themselves, in 2 layers"
     assert found.strangers == "6 of 1,200 on average: one of every 200"
     assert [finding.n for finding in found.per_layer] == [NEURONS_A_LAYER] * 2
     sizes = [200] * 6

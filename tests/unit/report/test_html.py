@@ -305,6 +305,16 @@ def test_every_answer_with_a_p_has_its_picture() -> None:
         assert {"layers", "MLP rows together", "disguises undone"} <= set(drawn)
 
 
+def test_a_table_that_becomes_cards_on_a_phone_names_every_number() -> None:
+    """Without their column a card would show bare numbers."""
+    text = page.comparison_html(of_outcome("related"))
+    tables = re.findall(r'<table class="[^"]*\bcards\b.*?</table>', text, re.DOTALL)
+    cells = [cell for table in tables for cell in re.findall(r"<td\b[^>]*>", table)]
+    assert len(tables) == len(LANGUAGES)
+    assert len(cells) > 20
+    assert [cell for cell in cells if "data-label" not in cell] == []
+
+
 def test_headlines_do_not_claim_descent_where_there_is_none() -> None:
     related = of_outcome("related")
     assert sections.headline(related) == "related"

@@ -76,9 +76,10 @@ def test_a_merge_names_all_its_parents_or_nothing() -> None:
     with_base = model_card_patch(merged(case, "zoo/other", base="example/base-7b"))
     assert with_base is not None
     assert yaml.safe_load(with_base)["base_model"] == ["zoo/other", "example/base-7b"]
-    for open_case in (merged(case, "example/base-7b", "zoo/other", missing=True), merged(case, "zoo/other", "./local")):
-        assert model_card_patch(open_case) is None
-        assert why_no_patch(open_case) == model_card.OPEN_MERGE
+    missing, local = merged(case, "example/base-7b", "zoo/other", missing=True), merged(case, "zoo/other", "./local")
+    for unnamed, why in ((missing, model_card.OPEN_MERGE), (local, model_card.NO_NAME)):
+        assert model_card_patch(unnamed) is None
+        assert why_no_patch(unnamed) == why
 
 
 @pytest.mark.parametrize(
