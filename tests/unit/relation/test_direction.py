@@ -121,6 +121,15 @@ def test_a_loss_beside_other_changes_may_be_a_siblings() -> None:
     assert "points to B as the later one" in found.reasons[1]
 
 
+def test_a_loss_beside_one_matrix_that_was_trained_may_be_a_siblings() -> None:
+    """An adapter on a few matrices leaves the others as they were: beside a pruned base it is a sibling."""
+    pruned = facts(BASE, PRUNED)
+    trained = next(fact for fact in facts(BASE, moved(BASE, 0.05, 1)) if len(fact.shape) > 1)
+    one = tuple(trained if fact.b == trained.b else fact for fact in pruned)
+    assert sum(before is not after for before, after in zip(pruned, one, strict=True)) == 1
+    assert [judged(Clues(each), (), {}).direction for each in (pruned, one)] == ["a->b", "unknown"]
+
+
 def test_added_rows_near_the_mean_point_at_the_larger_vocabulary_and_trained_ones_do_not() -> None:
     told = TokenFacts(tokens_a=64, tokens_b=80, shared=64, moved_ids=0, only_a=0, only_b=16, near_mean_b=0.2)
     same = facts(BASE, BASE)
