@@ -163,7 +163,7 @@ NOT_TOLD = {
     "cannot be told",
     "not contradicted",
     "on a grid",
-    "  layers of a, ",
+    "  layers of A, ",
     " a column",
     "the files, layers and tensors that were finished are kept, and the same command goes on from there",
     "--budget standard looks for equal tensors too, whatever their names",
