@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from modelkin.records import Direction
+from modelkin.records import Direction, Role
 from modelkin.records.naming import short_names
 from modelkin.records.relation import AxesFacts, Merge, TensorFact, TokenFacts, Triplet
 from modelkin.relation.depth import Depth
@@ -32,6 +32,8 @@ NUMBERED, RENUMBERED = 0.9, 0.75  # share of merges whose numbers rise; by chanc
 # A loss shows who came later. That it came from this very model is said where nothing else was changed: nearly all
 # values the same, or no more apart than rounding to 8 bits of precision leaves.
 EXACT, ROUNDED = 0.95, 0.004
+TABLES = (Role.EMBEDDING, Role.HEAD)
+ROUNDED_ROWS = 0.01  # of embeddings, in which no grid is looked for: eight bits with a scale a row move them by 0.006
 # On grids of up to so many values the source finds more than 0.995 of its nearest values stored (the rest lie half-way
 # and storing the scale tips them over), siblings that were changed a little, by reinforcement or noise, up to 0.99.
 COARSE, SOURCE = 16, 0.992
@@ -131,7 +133,7 @@ def _is_unchanged(facts: Sequence[TensorFact]) -> bool:
     """
     kept = [
         fact.same >= EXACT
-        or fact.difference <= ROUNDED
+        or fact.difference <= (ROUNDED_ROWS if fact.role in TABLES else ROUNDED)
         or _is_only_rounded(fact)
         or fact.emptied_a
         or fact.emptied_b
