@@ -37,12 +37,10 @@ IN_PLACE = 0.3  # correlation of relatives that stand in one place
 FINE = ("F32", "F64")
 
 
-@dataclass(frozen=True, eq=False)
-class Folded:
-    """The MLPs of a model, gains multiplied into what reads behind them."""
+class OfItsShape:
+    """What reads like the model it is made from, but for its values."""
 
     whole: Weights
-    slots: Mapping[Slot, Any]
 
     @property
     def facts(self) -> Facts:
@@ -54,6 +52,14 @@ class Folded:
 
     def shape(self, slot: Slot) -> tuple[int, ...]:
         return self.whole.shape(slot)
+
+
+@dataclass(frozen=True, eq=False)
+class Folded(OfItsShape):
+    """The MLPs of a model, gains multiplied into what reads behind them."""
+
+    whole: Weights
+    slots: Mapping[Slot, Any]
 
     def dtype(self, slot: Slot) -> str:
         return self.whole.dtype(slot)
@@ -64,7 +70,7 @@ class Folded:
 
 
 @dataclass(eq=False)
-class Returned:
+class Returned(OfItsShape):
     """The MLPs of a turned model in the coordinates of another, folded, turned by `turn` beyond what was found before.
 
     `beside`: whose gains its readers were written with. `factors`: by the slot of what feeds the neurons.
@@ -75,17 +81,6 @@ class Returned:
     slots: Mapping[Slot, Any]
     turn: Doubles
     factors: dict[Slot, Doubles] = field(default_factory=dict)
-
-    @property
-    def facts(self) -> Facts:
-        return self.whole.facts
-
-    @property
-    def layers(self) -> tuple[str, ...]:
-        return self.whole.layers
-
-    def shape(self, slot: Slot) -> tuple[int, ...]:
-        return self.whole.shape(slot)
 
     def dtype(self, slot: Slot) -> str:
         """What it may have been rounded to: a mixture is often stored as its sources are before it is turned."""

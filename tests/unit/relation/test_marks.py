@@ -16,6 +16,7 @@ Doubles = NDArray[np.float64]
 TENSORS = 3
 # Of every tensor. What DARE drops is noise to the weights, and one of a tenth is seen among many entries alone.
 ENTRIES = {"ties": 1200, "dare": 6000}
+ALWAYS = 6  # draws in which it has always been told
 DRAWS, TOLD = 12, 9  # of each of five cases, and in how many at least it must be told; never may it be told wrong
 
 
@@ -100,8 +101,9 @@ def test_parents_are_named_and_nobody_else(method: str, innocent: str) -> None:
             "a child of a parent": [bf16(children[0] + 0.002 * rng.normal(size=base.size))],
         }
         marks = found(bf16(base + made), np.array([base, *children[:parents], *others[innocent]]))
-        if marks is None:  # where one parent weighs little among few entries; the zoo's have a hundred times as many
+        if marks is None and seed >= ALWAYS:  # one parent weighs little among few entries; real ones have many more
             continue
+        assert marks is not None
         told += 1
         off, loose = tolerance(method, parents, weights, density)
         assert (marks.method, marks.base, marks.parents) == (method, 0, tuple(range(1, parents + 1)))
