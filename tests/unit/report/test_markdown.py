@@ -17,7 +17,7 @@ from modelkin.report.markdown import SHOWN_QUESTIONS, code, markdown, prose
 
 SEEN = Path(__file__).with_name("texts_of_records.txt").read_text("utf-8").splitlines()
 COMMENT = 65_536  # characters that GitHub takes
-AIMED_AT = 7_000
+AIMED_AT = 6_950
 EVIL = [
     "<img src=x onerror=alert(1)>",
     "<script>alert(1)</script>",
@@ -120,7 +120,8 @@ def test_the_verdict_is_first_and_everything_else_is_there(outcome: str) -> None
     case = of_outcome(outcome)
     text = markdown(case)
     assert text.startswith(f"**{case.verdict.outcome.upper()}.** {case.verdict.sentence}\n")
-    assert len(text) <= AIMED_AT
+    paths = len(case.a.id) + len(case.b.id)  # as long as wherever this checkout lies
+    assert len(text) - paths <= AIMED_AT
     for answer in case.answers:
         assert LABELS[answer.question] in text
         assert (answer.strangers if isinstance(answer, Evidence) else answer.unanswered).split()[0] in text
