@@ -196,7 +196,7 @@ def report(
     from modelkin.report.html.survey_parts import checked_survey
     from modelkin.report.trust import checked_trust
     from modelkin.showing import View, show_comparison
-    from modelkin.verify import read_record
+    from modelkin.verify import check_verdict, read_record
 
     _one_on_standard_output(json_to, markdown_to)
     record = read_record(file)
@@ -208,6 +208,8 @@ def report(
     if isinstance(record, Survey):
         show_survey(record, json_to, out, language, figures=figures, whole=whole)
     else:
+        if whole:
+            check_verdict(record, str(file))
         show_comparison(record, View(json_to, out, markdown_to, card, language, figures != "none"), whole=whole)
 
 

@@ -115,6 +115,23 @@ def verify(comparison: Comparison) -> tuple[Difference, ...]:
         raise UnreadableError(f"nothing can be worked out from its rows: {error}", where="rows") from error
 
 
+def check_verdict(comparison: Comparison, where: str) -> None:
+    """An error unless the verdict is the one that its own answers lead to; by another policy nobody can say."""
+    if comparison.policy != POLICY:
+        return
+    try:
+        found = next(_verdict_again(comparison), None)
+    except (ModelkinError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise UnreadableError(f"no verdict can be drawn from its answers: {error}", where=where) from error
+    if found is not None:
+        raise UnreadableError(
+            f"the record contradicts itself: {found.where} is {found.stored}, and its answers lead to "
+            f"{found.recomputed}",
+            where=where,
+            hint="ask for the file as modelkin wrote it; modelkin verify shows all that does not come out again",
+        )
+
+
 def not_recomputed(comparison: Comparison) -> tuple[str, ...]:
     """The questions whose answers need the models again."""
     given = [answer.question for answer in comparison.answers if isinstance(answer, Evidence)]
@@ -198,10 +215,13 @@ def _offline(comparison: Comparison, rows: KeptRows) -> Iterator[Difference]:
             yield from differences(f"answers.{question.id}", stored.get(question.id), again)
     yield from _adjusted_again(comparison)
     yield from _measured_again(comparison, a, b)
-    depths = comparison.a.layers, comparison.b.layers
+    yield from _verdict_again(comparison)
+
+
+def _verdict_again(comparison: Comparison) -> Iterator[Difference]:
     verdict = judge(
         comparison.answers,
-        depths=depths,
+        depths=(comparison.a.layers, comparison.b.layers),
         budget=comparison.budget,
         alignment=comparison.alignment,
         relation=comparison.relation,

@@ -13,11 +13,12 @@ from typing import Any
 
 import msgspec
 
-from modelkin.records import Comparison, Evidence, FileFact, Party, Unanswered
+from modelkin.records import Beside, Comparison, Evidence, FileFact, Party, Unanswered
 from modelkin.report.files import to_json
 from modelkin.report.lineage import (
     Descent,
     address,
+    ancestors,
     date,
     descent,
     digest,
@@ -78,20 +79,23 @@ def _model(reference: str, party: Party, comparison: Comparison, found: Descent 
 def _pedigree(party: Party, comparison: Comparison, found: Descent | None) -> Node:
     if found is None or party is not found.descendant:
         return {}
-    ancestor: Node = {"type": "machine-learning-model", "name": found.ancestor.id}
-    ancestor |= {"version": found.ancestor.revision} if found.ancestor.revision else {}
-    ancestor |= {"purl": url} if (url := package_url(found.ancestor)) else {}
-    ancestor |= _weights_of(found.ancestor)
-    same = "model-a" if found.ancestor is comparison.a else "model-b"
-    ancestor |= {"properties": _properties({"same-as": same})}
-    return {"pedigree": {"ancestors": [ancestor], "notes": comparison.verdict.sentence}}
+    parents = [_ancestor(ancestor, comparison) for ancestor in ancestors(comparison, found)]
+    return {"pedigree": {"ancestors": parents, "notes": comparison.verdict.sentence}}
+
+
+def _ancestor(model: Party | Beside, comparison: Comparison) -> Node:
+    """A component of a pedigree may not be one of the document, so one of the pair is named by a property beside."""
+    node: Node = {"type": "machine-learning-model", "name": model.id}
+    node |= {"version": model.revision} if model.revision else {}
+    node |= {"purl": url} if (url := package_url(model)) else {}
+    if isinstance(model, Beside):
+        return node | {"properties": _properties({"given-as": "candidate"})}
+    same = "model-a" if model is comparison.a else "model-b"
+    return node | _weights_of(model) | {"properties": _properties({"same-as": same})}
 
 
 def _weights_of(party: Party) -> Node:
-    """By which the ancestor can be told: where it lies, and the hash of its weights, file by file where they are many.
-
-    A component of a pedigree may not be one of the document, so it is named by a property beside.
-    """
+    """By which it can be told: where it lies, and the hash of its weights, file by file where they are many."""
     weights = [fact for fact in party.files if fact.name in party.weights]
     single = weights[0] if len(weights) == 1 else None
     found: Node = {"hashes": [{"alg": "SHA-256", "content": single.sha256}]} if single and single.sha256 else {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 from uuid import NAMESPACE_URL, uuid5
 
-from modelkin.records import Answer, Comparison, Evidence, Kind, Party, Unanswered
+from modelkin.records import Answer, Beside, Comparison, Evidence, Kind, Party, Unanswered
 from modelkin.records.comparison import seal
 from modelkin.report.comparison_text import COUNTS
 from modelkin.report.extrapolation import is_extrapolated
@@ -37,12 +37,22 @@ def descent(comparison: Comparison) -> Descent | None:
     return Descent(comparison.b, comparison.a) if verdict.direction == "b->a" else None
 
 
-def on_the_hub(party: Party) -> bool:
+def ancestors(comparison: Comparison, found: Descent) -> tuple[Party | Beside, ...]:
+    """Whom the descendant continues from; of a mixture all parents that were given, the one of the pair first."""
+    merge = comparison.relation.merge if comparison.relation else None
+    if merge is None or merge.merged != found.descendant.id:
+        return (found.ancestor,)
+    candidates = {row.id: row for row in comparison.candidates}
+    named = dict.fromkeys((*merge.sources, merge.base))
+    return (found.ancestor, *(candidates[name] for name in named if name in candidates))
+
+
+def on_the_hub(party: Party | Beside) -> bool:
     """Read from a Hub: it has a commit, and a name that a model card may point to."""
     return party.revision is not None and HUB_ID.fullmatch(party.id) is not None
 
 
-def package_url(party: Party) -> str | None:
+def package_url(party: Party | Beside) -> str | None:
     """The package URL of type huggingface; the version is the commit, in lower case as the type asks."""
     if not on_the_hub(party):
         return None

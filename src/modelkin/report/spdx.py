@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from modelkin.records import Answer, Comparison, FileFact, Party
+from modelkin.records import Answer, Beside, Comparison, FileFact, Party
 from modelkin.report.files import to_json
-from modelkin.report.lineage import address, date, descent, digest, identifier, in_words, package_url
+from modelkin.report.lineage import address, ancestors, date, descent, digest, identifier, in_words, package_url
 
 CONTEXT = "https://spdx.org/rdf/3.0.1/spdx-context.jsonld"
 CREATION = "_:creation"
@@ -32,6 +32,7 @@ def spdx(comparison: Comparison) -> str:
         _element(base, "tool", "Tool", name=f"modelkin {comparison.modelkin}"),
         *_model(base, "model-a", comparison.a),
         *_model(base, "model-b", comparison.b),
+        *_further_parents(base, comparison),
         *_relationship(base, comparison),
         *_annotations(base, comparison),
     ]
@@ -93,6 +94,27 @@ def _model(base: str, name: str, party: Party) -> list[Node]:
     return [package, *files, *([holds] if files else [])]
 
 
+def _further_parents(base: str, comparison: Comparison) -> list[Node]:
+    """Candidates that a mixture was made from beside the one of the pair: of their files nothing is recorded."""
+    return [
+        _element(
+            base,
+            f"candidate-{place}",
+            "ai_AIPackage",
+            name=model.id,
+            software_packageVersion=model.revision,
+            software_packageUrl=package_url(model),
+            software_primaryPurpose="model",
+        )
+        for place, model in enumerate(_others(comparison))
+    ]
+
+
+def _others(comparison: Comparison) -> tuple[Party | Beside, ...]:
+    found = descent(comparison)
+    return ancestors(comparison, found)[1:] if found else ()
+
+
 def _claims(party: Party) -> str | None:
     said = ", ".join(party.claims.base_model)
     return f"Names as its base, by its own account and not by evidence: {said}." if said else None
@@ -121,7 +143,7 @@ def _relationship(base: str, comparison: Comparison) -> list[Node]:
         "Relationship",
         **{"from": f"{base}#{child}"},
         relationshipType="other" if found is None else "descendantOf",
-        to=[f"{base}#{parent}"],
+        to=[f"{base}#{parent}", *(f"{base}#candidate-{place}" for place in range(len(_others(comparison))))],
         completeness="noAssertion",
         description=comparison.verdict.sentence,
         comment=f"A is model-a, B is model-b. Kinds: {kinds}. {' '.join(comparison.verdict.limits)}",

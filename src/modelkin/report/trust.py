@@ -12,6 +12,7 @@ from modelkin.errors import UnreadableError
 from modelkin.records import Comparison, Evidence, Outcome, Survey, Verdict
 from modelkin.records.comparison import seal
 from modelkin.records.survey import seal_of_survey
+from modelkin.report.lineage import date
 
 HAIR = 1e-9  # by which rounding may leave a p above 1
 # How the sentence of each outcome begins.
@@ -69,6 +70,11 @@ def contradictions(record: Comparison | Survey) -> Iterator[str]:
     if verdict.outcome != "undecided" and not any(isinstance(answer, Evidence) for answer in record.answers):
         yield f"its outcome is {verdict.outcome!r}, and no question has an answer"
     yield from (f"{name} is {value:g}, which no p can be" for name, value in _pvalues(record) if not _possible(value))
+    for answer in record.answers:
+        if isinstance(answer, Evidence) and answer.n < 0:
+            yield f"{answer.question} was asked of {answer.n} things"
+    if record.made and date(record) is None:
+        yield f"it was made on {record.made[:40]!r}, which is no date"
     for name, value in _shares(record):
         if not 0 <= value <= 1 + HAIR:
             yield f"{name} is {value:g}, which no share can be"

@@ -15,7 +15,8 @@ from safetensors.numpy import load_file, save_file
 
 from modelkin.compare import compare
 from modelkin.demo import bundled
-from modelkin.records import Comparison, Direction, Kind, KindShare, Party
+from modelkin.records import Beside, Comparison, Direction, Kind, KindShare, Party
+from modelkin.records.relation import Merge
 
 COMMIT = "3f2c1a0d9e8b7c6a5f4e3d2c1b0a998877665544"
 OUTCOMES = {
@@ -50,6 +51,28 @@ def told(comparison: Comparison, direction: Direction, *kinds: Kind) -> Comparis
     shares = tuple(KindShare(kind, None) for kind in kinds)
     verdict = msgspec.structs.replace(comparison.verdict, outcome="related", direction=direction, kinds=shares)
     return msgspec.structs.replace(comparison, verdict=verdict)
+
+
+def merged(comparison: Comparison, *sources: str, missing: bool = False, base: str | None = None) -> Comparison:
+    """The same with b a mixture of these, of which zoo/other was given as a candidate."""
+    assert comparison.relation is not None
+    merge = Merge(
+        merged=comparison.b.id,
+        sources=sources,
+        method="linear",
+        weights=(0.5,) * len(sources),
+        layers=(),
+        gain=0.5,
+        unexplained=0.0,
+        missing_parent=missing,
+        marks=(),
+        base=base,
+    )
+    other = Beside(
+        id="zoo/other", revision=COMMIT, side="b", budget="standard", outcome="related", sentence="They are related."
+    )
+    relation = msgspec.structs.replace(comparison.relation, merge=merge)
+    return msgspec.structs.replace(comparison, relation=relation, candidates=(other,))
 
 
 def changed_copy(folder: Path, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Comparison:

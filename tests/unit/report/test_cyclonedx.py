@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
-from known_pairs import COMMIT, OUTCOMES, of_outcome, on_a_hub, told
+from known_pairs import COMMIT, OUTCOMES, merged, of_outcome, on_a_hub, told
 
 from modelkin.records import Assumption, Comparison, Evidence
 from modelkin.report.cyclonedx import cyclonedx
@@ -69,6 +69,17 @@ def test_the_ancestor_is_whoever_came_first() -> None:
     ]
     part = document(told(case, "a->b", "component-reuse"))["components"]
     assert not any("pedigree" in component for component in part)
+
+
+def test_a_mixture_has_all_its_parents_for_ancestors() -> None:
+    case = told(on_a_hub(of_outcome("related, and in which order")), "a->b", "merge")
+    _, b = document(merged(case, "zoo/other", "example/base-7b"))["components"]
+    one, other = b["pedigree"]["ancestors"]
+    assert one["name"] == "example/base-7b"
+    assert other["purl"] == f"pkg:huggingface/zoo/other@{COMMIT}"
+    assert properties(other) == {"modelkin:given-as": "candidate"}
+    _, alone = document(merged(case, "example/base-7b", missing=True))["components"]
+    assert [node["name"] for node in alone["pedigree"]["ancestors"]] == ["example/base-7b"]
 
 
 def test_a_relation_rests_on_what_rejects_alone() -> None:

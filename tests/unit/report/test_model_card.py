@@ -6,37 +6,15 @@ from pathlib import Path
 import msgspec
 import pytest
 import yaml
-from known_pairs import COMMIT, changed_copy, half_empty, int8, of_outcome, on_a_hub, told
+from known_pairs import changed_copy, half_empty, int8, merged, of_outcome, on_a_hub, told
 
-from modelkin.records import Beside, Claims, Comparison, Kind
-from modelkin.records.relation import Merge
+from modelkin.records import Claims, Comparison, Kind
 from modelkin.report import model_card
 from modelkin.report.model_card import card_text, model_card_patch, why_no_patch
 
 
 def ordered() -> Comparison:
     return on_a_hub(of_outcome("related, and in which order"))
-
-
-def merged(comparison: Comparison, *sources: str, missing: bool = False, base: str | None = None) -> Comparison:
-    assert comparison.relation is not None
-    merge = Merge(
-        merged=comparison.b.id,
-        sources=sources,
-        method="linear",
-        weights=(0.5,) * len(sources),
-        layers=(),
-        gain=0.5,
-        unexplained=0.0,
-        missing_parent=missing,
-        marks=(),
-        base=base,
-    )
-    other = Beside(
-        id="zoo/other", revision=COMMIT, side="b", budget="standard", outcome="related", sentence="They are related."
-    )
-    relation = msgspec.structs.replace(comparison.relation, merge=merge)
-    return msgspec.structs.replace(comparison, relation=relation, candidates=(other,))
 
 
 @pytest.mark.parametrize("kind", ["fine-tune", "continued-pretraining", "merged-lora"])

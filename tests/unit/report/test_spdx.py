@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 import spdx_python_model
-from known_pairs import COMMIT, OUTCOMES, of_outcome, on_a_hub, told
+from known_pairs import COMMIT, OUTCOMES, merged, of_outcome, on_a_hub, told
 
 from modelkin.records import Comparison
 from modelkin.report.spdx import NO_DATE, spdx
@@ -73,6 +73,14 @@ def test_the_descendant_descends_from_the_ancestor() -> None:
         assert [to.endswith(f"#model-{parent}") for to in relation["to"]] == [True]
     (part,) = relations(graph(told(case, "a->b", "component-reuse")))
     assert part["relationshipType"] == "other"
+
+
+def test_a_mixture_descends_from_all_its_parents() -> None:
+    case = told(on_a_hub(of_outcome("related, and in which order")), "a->b", "merge")
+    elements = graph(merged(case, "example/base-7b", "zoo/other"))
+    names = {each["spdxId"]: each["name"] for each in of_type(elements, "ai_AIPackage")}
+    (relation,) = relations(elements)
+    assert [names[to] for to in relation["to"]] == ["example/base-7b", "zoo/other"]
 
 
 def test_every_answer_is_an_annotation_with_what_strangers_show() -> None:

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 from known_pairs import compared, of_outcome
 from known_surveys import of_three
 
 from modelkin.cli import main
+from modelkin.records import Comparison
 from modelkin.records.comparison import seal
 from modelkin.records.survey import sealed_survey
 from modelkin.report.files import to_json
@@ -31,6 +33,10 @@ def report(record: Record, folder: Path, *options: str) -> Result:
     file = folder / "record.json"
     file.write_text(json.dumps(record), "utf-8")
     return CliRunner().invoke(main, ["report", str(file), "--no-figures", "--out", str(folder / "out"), *options])
+
+
+def sealed_anew(record: Record) -> None:
+    record["sha256"] = seal(msgspec.convert(record, Comparison))
 
 
 def stored(what: str = "related") -> Record:
@@ -120,21 +126,52 @@ def too_sure(record: Record) -> str:
     return "is 1.5, which no share can be"
 
 
-@pytest.mark.parametrize("change", [other_outcome, no_answers, negative, above_one, too_sure])
+def less_than_none(record: Record) -> str:
+    next(answer for answer in record["answers"] if answer["answer"] == "evidence")["n"] = -5
+    return "was asked of -5 things"
+
+
+def no_date(record: Record) -> str:
+    record["made"] = "yesterday"
+    return "it was made on 'yesterday', which is no date"
+
+
+@pytest.mark.parametrize("change", [other_outcome, no_answers, negative, above_one, too_sure, less_than_none, no_date])
 def test_a_contradiction_is_refused_though_sealed_anew_and_asked_for(
     change: Callable[[Record], str], tmp_path: Path
 ) -> None:
-    import msgspec
-
-    from modelkin.records import Comparison
-
     record = stored()
     said = change(record)
-    record["sha256"] = seal(msgspec.convert(record, Comparison))
+    sealed_anew(record)
     done = report(record, tmp_path, "--unsealed")
     assert done.exit_code == 4
     assert "the record contradicts itself" in done.stderr
     assert said in done.stderr
+
+
+def all_by_chance(record: Record) -> None:
+    for answer in record["answers"]:
+        if answer.get("pvalue") is not None:
+            answer |= {"pvalue": 1.0, "log10_pvalue": 0.0, "adjusted_pvalue": 1.0}
+
+
+def an_order(record: Record) -> None:
+    record["verdict"]["direction"] = "b->a"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "change"), [("related", all_by_chance), ("related", an_order), ("unrelated", an_order)]
+)
+def test_a_verdict_that_its_answers_do_not_lead_to_is_refused_though_sealed_anew(
+    outcome: str, change: Callable[[Record], None], tmp_path: Path
+) -> None:
+    record = stored(outcome)
+    change(record)
+    sealed_anew(record)
+    done = report(record, tmp_path)
+    assert done.exit_code == 4, done.output
+    assert "the record contradicts itself: verdict." in done.stderr
+    assert "and its answers lead to" in done.stderr
 
 
 @pytest.mark.parametrize("pair", [("dune", "heath"), ("dune", "fjord"), ("ember", "cobalt"), ("dune", "grove")])
