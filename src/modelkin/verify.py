@@ -7,6 +7,7 @@ read and compares everything: the numbers that were read by their digests first,
 
 from __future__ import annotations
 
+import codecs
 import math
 import re
 import time
@@ -90,7 +91,7 @@ def _body(path: Path, hint: str) -> bytes:
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise UnreadableError(f"is larger than {LARGEST_FILE >> 20} MB", where=str(path), hint=hint)
-        return path.read_bytes()
+        return path.read_bytes().removeprefix(codecs.BOM_UTF8)  # some editors put it there
     except OSError as error:
         raise NotFound(f"cannot be read: {error.strerror}", where=str(path)) from error
 

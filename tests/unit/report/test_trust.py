@@ -101,6 +101,12 @@ def test_a_whole_record_has_no_warning(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "comparison.cdx.json").exists()
 
 
+def test_the_mark_that_some_editors_put_before_a_text_changes_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "record.json"
+    file.write_text(json.dumps(stored()), "utf-8-sig")
+    assert CliRunner().invoke(main, ["report", str(file)]).exit_code == 0
+
+
 def other_outcome(record: Record) -> str:
     record["verdict"]["outcome"] = "unrelated"
     return "its outcome is 'unrelated'"
