@@ -138,16 +138,16 @@ def test_a_change_of_width() -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "words"),
+    ("how", "words", "order"),
     [
-        ("upcycle_copied", "copies of the MLP:"),
-        ("upcycle_split", "parts of the MLP:"),
-        ("upcycle_partly", "partly new"),
+        ("upcycle_copied", "copies of the MLP:", "a->b"),
+        ("upcycle_split", "parts of the MLP:", "unknown"),  # or an MLP was put together from experts
+        ("upcycle_partly", "partly new", "unknown"),
     ],
 )
-def test_upcycling(how: str, words: str) -> None:
+def test_upcycling(how: str, words: str, order: str) -> None:
     found = told(BASE, getattr(derive, how)(BASE, seed=1))
-    assert (kinds(found), found.direction) == (["moe-upcycle"], "a->b")
+    assert (kinds(found), found.direction) == (["moe-upcycle"], order)
     assert words in found.kinds[0].why
 
 
@@ -162,7 +162,9 @@ def test_parts_of_a_model_in_a_stranger() -> None:
 def test_added_tokens() -> None:
     dune = trained("dune")
     found = told(dune, derive.extend_vocabulary(dune, [f"token{i}" for i in range(40)], seed=1))
-    assert (kinds(found), found.direction) == (["vocabulary-surgery"], "a->b")
+    # Their rows are the mean and a little noise: so are those that a trained model had before they were trimmed.
+    assert (kinds(found), found.direction) == (["vocabulary-surgery"], "unknown")
+    assert "lie near the mean" in found.direction_reasons[0]
 
 
 def test_trained_relatives_by_degree() -> None:

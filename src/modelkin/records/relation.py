@@ -81,9 +81,11 @@ class TensorFact(msgspec.Struct, frozen=True, kw_only=True):
     lattice_b: Lattice | None = None
     nearest: float | None = None  # share of the other's values whose nearest grid value is the one stored
     # Where one is the other's values rounded: how far these lie from it, in half steps. 0.5 if they came first, less if
-    # they were made from it. Then what rounding to the grid of one leaves, beside its size; and the difference without
-    # that, where neither was emptied.
+    # they were made from it; and how far these distances follow a pattern, over what noise does: about one if they came
+    # first. Then what rounding to the grid of one leaves, beside its size; and the difference without that, where
+    # neither was emptied.
     filled: float | None = None
+    pattern: float | None = None
     grid_noise: float | None = None
     beyond: float | None = None
     spectra: Spectra | None = None
@@ -94,7 +96,8 @@ class TensorFact(msgspec.Struct, frozen=True, kw_only=True):
 
 class TokenFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Vocabularies by their rows. `near_mean`: how far rows of tokens that only one has lie from the mean of all rows,
-    beside how far the others lie (median over median); between two ordinary sets of rows it is near one."""
+    beside how far the others lie (median over median); between two ordinary sets of rows it is near one. `at_mean`:
+    most of them are the mean of the other model's rows, as exactly as they are stored."""
 
     tokens_a: int
     tokens_b: int
@@ -104,6 +107,8 @@ class TokenFacts(msgspec.Struct, frozen=True, kw_only=True):
     only_b: int
     near_mean_a: float | None = None
     near_mean_b: float | None = None
+    at_mean_a: bool = False
+    at_mean_b: bool = False
     found: float | None = None  # share of shared tokens whose rows find each other
     ascending_a: float | None = None  # share of merges whose token has a higher number than that of the merge before
     ascending_b: float | None = None

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from modelkin.records import Kind, Role, Side, Slot
+from modelkin.relation.branching import unparted_layers
 from modelkin.relation.inheritance import rows_found
-from modelkin.relation.reading import Floats, LayerMap, Weights, in_layer
+from modelkin.relation.reading import FacingSlots, Floats, LayerMap, Weights, in_layer
 
 ROWS = 64
 FEWEST_FOUND = 8  # of 64 rows; between two layers of any model about one is found
@@ -42,8 +43,11 @@ def depth_change(
     alone_b = [name for name in b.layers if facing.get(name) is None]
     if repeated:
         why = f"{_layers(repeated)} of B continue{'s' * (repeated == 1)} a layer of A that another continues too"
+        copies = {of: [name for name, each in layers if each == of] for of, count in used.items() if count > 1}
+        alike = unparted_layers(a, b, copies)
         # Layers of b that a lacks, or the reverse, are those of siblings.
-        return Depth("depth-upscale", "b", why, tells_order=not alone_a and not alone_b)
+        told = alike and not alone_a and not alone_b
+        return Depth("depth-upscale", "b", why if alike else f"{why}: {_parted('b')}", tells_order=told)
     if not used or bool(alone_a) == bool(alone_b):
         return None
     weights, alone = (a, alone_a) if alone_a else (b, alone_b)
@@ -59,10 +63,45 @@ def depth_change(
         why = f"{_layers(len(doubled))} of {one} {verb} of others of its own"
         # Layers that the other lacks, doubled or not, show that it is no source: both may come from a third.
         missing = len(alone) - len(known)
-        why += f"; {_layers(missing)} of {one} that {less} lacks" if missing else ""
-        return Depth("depth-upscale", child, why, tells_order=not missing, doubles=known)
+        if missing:
+            why += f"; {_layers(missing)} of {one} that {less} lacks"
+            return Depth("depth-upscale", child, why, tells_order=False, doubles=known)
+        faced = [(name, of) for name, of in layers if of is not None]
+        small, large, across = (b, a, {of: n for n, of in faced}) if child == "a" else (a, b, dict(faced))
+        alike = unparted_layers(small, large, _copies(known, across))
+        return Depth("depth-upscale", child, why if alike else f"{why}: {_parted(child)}", alike, known)
     why = f"{one} has {_layers(len(alone))} that {less} lacks: left out in {less}, or put in between in {one}"
     return Depth("depth-prune", other, why, tells_order=False)
+
+
+def doubled_slots(a: Weights, b: Weights, layers: LayerMap, depth: Depth | None) -> list[FacingSlots]:
+    """Slots of doubles beside those of the layer that they are copies of, which faces another of its copies already.
+
+    A map from b to a holds them where b is the larger; so that both orders tell the same they are wanted in the other.
+    """
+    found = []
+    to_a, to_b = dict(layers), {of: name for name, of in layers}
+    for name, of in () if depth is None else depth.doubles:
+        name_a, name_b = (name, to_b.get(of)) if depth is not None and depth.child == "a" else (to_a.get(of), name)
+        assert name_a is not None  # doubles are of layers that face one
+        for slot in (each for each in b.slots if each.layer is not None and each.layer_name == name_b):
+            other = in_layer(slot, name_a)
+            if other in a.slots and a.shape(other) == b.shape(slot):
+                found.append(FacingSlots(other, slot))
+    return found
+
+
+def _copies(doubles: Sequence[tuple[str, str]], across: Mapping[str, str]) -> dict[str, list[str]]:
+    """By layer of the smaller model all layers of the larger that are copies of it."""
+    copies: dict[str, list[str]] = {}
+    for name, of in doubles:
+        copies.setdefault(across[of], [of]).append(name)
+    return copies
+
+
+def _parted(child: Side) -> str:
+    other = "A" if child == "b" else "B"
+    return f"no longer alike, so that they were repeated in {child.upper()} or left out in {other}, and nothing tells"
 
 
 def _layers(count: int) -> str:

@@ -1,9 +1,9 @@
 """Who came first. Counted losses of information speak first, then third relatives, then the fitted model; never dates.
 
 A move that loses something points at the one that lost: what is on a grid was put there, what is empty was emptied.
-Layers, axes or neurons that only one has tell nothing: they may have been left out here or put in there. Third
-relatives can show that two are siblings. The rest is a fitted order, told as a probability; below 0.9 the answer is
-unknown.
+Layers, axes, neurons or tokens that only one has tell nothing: they may have been left out here or put in there, but
+for copies and means that are still exactly what they were made from. Third relatives can show that two are siblings.
+The rest is a fitted order, told as a probability; below 0.9 the answer is unknown.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from modelkin.relation.elementwise import FRACTION
 from modelkin.relation.learned import direction_features, fitted, inherited
 from modelkin.relation.rounding import is_cast, is_filled
 from modelkin.relation.tensors import linear
+from modelkin.relation.tokens import grown, perhaps_grown
 
 SURE = 0.9
 ORDERS: dict[Direction, str] = {
@@ -48,7 +49,6 @@ NEW_DIGITS = (
 )
 MOST = 0.5  # share of matrices that must show a loss
 STAYED = 0.5  # of the values: where more are the same in both, none was put on a grid, and others were taken off it
-NEW_ROWS = 0.6  # times the usual distance from the mean row, below which rows were added
 # Share of zeros, from which on values were emptied. Where both have more, one may have been emptied further, or both
 # were made from a third that was not: no order.
 EMPTIED, MANY = 0.005, 0.1
@@ -71,7 +71,8 @@ class Clues:
     tokens: TokenFacts | None = None
     depth: Depth | None = None
     narrow: str | None = None  # "a" or "b", where one is a part of the other
-    upcycled: str | None = None
+    upcycled: str | None = None  # which of them has experts that hold neurons of the other's layers
+    unparted: bool = False  # all these experts are still the other's MLP, to the bit
     merge: Merge | None = None
     names: tuple[str, str] = ("a", "b")
     axes: AxesFacts | None = None
@@ -265,16 +266,13 @@ def _structure(clues: Clues) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     if clues.depth is not None and clues.depth.tells_order:
         found.append((clues.depth.child, clues.depth.why))
-    if clues.upcycled is not None:
-        why = f"the experts of {clues.upcycled.upper()} hold the neurons of the other's layers"
-        found.append((clues.upcycled, why))
-    tokens = clues.tokens
-    if tokens is not None:
-        found += [
-            (side, f"{side.upper()} has tokens more, whose rows lie near the mean")
-            for side, is_so in _grown(tokens).items()
-            if is_so
-        ]
+    if clues.upcycled is not None and clues.unparted:
+        found.append((clues.upcycled, f"all experts of {clues.upcycled.upper()} are the other's MLP, to the bit"))
+    found += [
+        (side, f"{side.upper()} has tokens more, whose rows are the mean of the other's, to rounding")
+        for side, is_so in grown(clues.tokens).items()
+        if is_so
+    ]
     return found
 
 
@@ -286,22 +284,26 @@ def _either_way(clues: Clues) -> tuple[str, ...]:
         found.append(f"{part} is a part of the other's hidden axes or neurons; or the other was made wider")
     if clues.reordered:
         found.append("layers stand in another order in one of the two, and nothing tells in which they were moved")
+    if clues.upcycled is not None and not clues.unparted:
+        found.append(
+            f"the experts of {clues.upcycled.upper()} hold neurons of the other's layers: made of them, or the other "
+            "was taken out of experts or put together from them"
+        )
+    found += [
+        f"{side.upper()} has tokens more, whose rows lie near the mean: added in it or before it, or left out in the "
+        "other"
+        for side, is_so in perhaps_grown(clues.tokens).items()
+        if is_so
+    ]
     return (*found, *_both_emptied(clues.facts))
 
 
 def _other_tokens(tokens: TokenFacts | None) -> list[str]:
-    """Tokens that one has alone, unless their rows tell that they were added."""
-    if tokens is None or not tokens.only_a + tokens.only_b or any(_grown(tokens).values()):
+    """Tokens that one has alone, unless their rows tell that they were added, or may have been."""
+    told = any((*grown(tokens).values(), *perhaps_grown(tokens).values()))
+    if tokens is None or told or not tokens.only_a + tokens.only_b:
         return []
     return [f"tokens differ: {tokens.only_a:,} only in A, {tokens.only_b:,} only in B"]
-
-
-def _grown(tokens: TokenFacts) -> dict[str, bool]:
-    """For either side whether it has all tokens of the other and more, whose rows were made from the mean."""
-    return {
-        "a": tokens.only_b == 0 and tokens.near_mean_a is not None and tokens.near_mean_a < NEW_ROWS,
-        "b": tokens.only_a == 0 and tokens.near_mean_b is not None and tokens.near_mean_b < NEW_ROWS,
-    }
 
 
 def _both_emptied(facts: Sequence[TensorFact]) -> list[str]:

@@ -20,6 +20,8 @@ FORMATS: dict[str, np.dtype[Any]] = {
 }
 PROBE = 64
 FRACTION = {"F64": 52, "F32": 23, "F16": 10, "BF16": 7, "F8_E4M3": 3, "F8_E5M2": 2}
+# Numbers below the normal ones of a format all stand this power of two apart.
+SMALLEST = {"F64": -1074, "F32": -149, "F16": -24, "BF16": -133, "F8_E4M3": -9, "F8_E5M2": -16}
 
 
 @dataclass
@@ -158,15 +160,11 @@ def rounded(values: Floats, name: str) -> Floats:
         return np.asarray(values.astype(FORMATS[name]).astype(np.float32))
 
 
-def filled_steps(coarse: Floats, fine: Floats, name: str) -> float | None:
-    """How far values lie from what they are rounded to, beside half a step (mean): 0.5 if that is all there was to it.
-
-    Coarse values that were written down finer, and changed by less than a step, lie near the coarse ones.
-    """
+def steps_off(coarse: Floats, fine: Floats, name: str) -> Floats:
+    """How far values lie from what they are rounded to, in half steps of the format; NaN where that is zero."""
     told = coarse != 0
-    if not told.any():
-        return None
-    return float(np.mean(np.abs(fine[told] - coarse[told]) / (spacing(coarse[told], name) / 2)))
+    half = spacing(np.where(told, coarse, 1), name) / 2
+    return np.asarray(np.where(told, (fine - coarse) / half, np.nan), dtype=np.float32)
 
 
 def half_step(form: str) -> float:
@@ -177,4 +175,5 @@ def half_step(form: str) -> float:
 def spacing(values: Floats, form: str) -> Floats:
     """Distance of neighbouring numbers of a format around each value: 2^(exponent - bits of the fraction)."""
     _, exponent = np.frexp(values)
-    return np.asarray(np.ldexp(np.float32(1), exponent - 1 - FRACTION.get(form, 7)), dtype=np.float32)
+    power = np.maximum(exponent - 1 - FRACTION.get(form, 7), SMALLEST.get(form, -133))
+    return np.asarray(np.ldexp(np.float32(1), power), dtype=np.float32)

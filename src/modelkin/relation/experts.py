@@ -6,6 +6,7 @@ happens by chance to one in as many as the dense layer has.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -24,13 +25,17 @@ How = Literal["copied", "split", "partly"]
 
 @dataclass(frozen=True, eq=False)
 class ExpertMatch:
-    """One expert: neurons asked, those found in the dense layer, their numbers there, and how many kept their own."""
+    """One expert: neurons asked, those found in the dense layer, their numbers there, and how many kept their own.
+
+    `exact`: how many are those found to the bit, in all that they read and write.
+    """
 
     layer: str
     expert: int
     asked: int
     found: Indices
     in_place: int
+    exact: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +62,13 @@ class Upcycling:
         if self._overlap() < 0.3 * self.share**2:
             return "split"
         return "copied" if self.share >= WHOLE else "partly"
+
+    @property
+    def unparted(self) -> bool:
+        """Whether every expert is still the MLP to the bit. From others the MLP may have been taken: one of them, their
+        mean, or all of them joined."""
+        experts = Counter(match.layer for match in self.matches)
+        return self.how == "copied" and min(experts.values()) > 1 and all(m.exact == m.asked for m in self.matches)
 
     def _overlap(self) -> float:
         """Share of neurons of an expert that the next expert of its layer has too."""
@@ -113,22 +125,31 @@ def _matched(moe: Weights, dense: Weights, name_moe: str, name_dense: str) -> li
         mine = _neurons(moe, up, chosen)
         if len(mine) < 2 or len(theirs) < 2 or mine[0].shape[1] != theirs[0].shape[1]:
             continue
-        first, second = (np.argmax(np.abs(x @ y.T), axis=1) for x, y in zip(mine[:2], theirs[:2], strict=True))
+        first, second = (
+            np.argmax(np.abs(_unit(x) @ _unit(y).T), axis=1) for x, y in zip(mine[:2], theirs[:2], strict=True)
+        )
         agreed = first == second
-        in_place = int(np.sum(agreed & (first == chosen)))
-        found.append(ExpertMatch(name_moe, expert, len(chosen), np.unique(first[agreed]), in_place))
+        in_place, exact = int(np.sum(agreed & (first == chosen))), _exact(mine, [part[first] for part in theirs])
+        found.append(ExpertMatch(name_moe, expert, len(chosen), np.unique(first[agreed]), in_place, exact))
     return found
 
 
+def _exact(mine: list[Floats], theirs: list[Floats]) -> int:
+    """Rows that are the same to the bit in all parts that both have."""
+    if [part.shape for part in mine] != [part.shape for part in theirs]:
+        return 0
+    return int(np.sum(np.all([np.all(x == y, axis=1) for x, y in zip(mine, theirs, strict=True)], axis=0)))
+
+
 def _neurons(weights: Weights, up: Slot, chosen: Indices | None) -> list[Floats]:
-    """Unit rows of up and gate, or of up and the columns of down."""
+    """Rows of up and gate and columns of down, as far as there are any."""
     slots = [Slot(role, up.layer, up.expert, up.stack) for role in PARTS]
     rows: list[Floats] = []
     for slot in (slots[1], slots[0], slots[2]):
-        if slot in weights.slots and len(rows) < 2:
+        if slot in weights.slots:
             whole = weights.read(slot)
             part = whole.T if slot.role is Role.DOWN else whole
-            rows.append(_unit(part if chosen is None else part[chosen]))
+            rows.append(part if chosen is None else part[chosen])
     return rows
 
 

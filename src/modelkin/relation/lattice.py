@@ -49,15 +49,12 @@ def nearest_share(rows: Floats, other: Floats, found: Lattice) -> float:
     return hits / total if total else 0.0
 
 
-def filled_cells(rows: Floats, other: Floats, found: Lattice) -> float | None:
-    """How far the other's values lie from the grid values stored, beside half a cell (mean): 0.5 if they were rounded.
-
-    Where the grid came first and the other was changed a little, its values lie near the grid's: far less.
-    """
+def cells_off(rows: Floats, other: Floats, found: Lattice) -> Floats:
+    """How far the other's values lie from the grid values stored, in half cells; NaN where a group has one value."""
     grid, source = (side[:SAMPLE_ROWS].astype(np.float64) for side in (rows, other))
     half = half_cells(grid, found)
     told = half > 0
-    return float(np.mean(np.abs(source - grid)[told] / half[told])) if told.any() else None
+    return np.asarray(np.where(told, (source - grid) / np.where(told, half, 1), np.nan), dtype=np.float32)
 
 
 def grid_noise(rows: Floats, found: Lattice) -> float:
@@ -82,7 +79,7 @@ def _half_cell(part: Doubles, found: Lattice) -> Doubles | float:
     if len(levels) < 2:
         return 0.0
     if found.name == "int8" and found.group != "tensor":  # so many steps that most are not taken
-        return min(_symmetric(part), _of_range(part)) / 2
+        return min((_symmetric(part), _of_range(part)), key=lambda step: _off_steps(part, step)) / 2
     gaps = np.diff(levels)
     if found.name.startswith("int"):
         return float(np.median(gaps)) / 2
@@ -186,6 +183,13 @@ def _symmetric(part: NDArray[np.floating]) -> float:
 
 def _of_range(part: NDArray[np.floating]) -> float:
     return float(max(part.max(), 0) - min(part.min(), 0)) / 255
+
+
+def _off_steps(part: NDArray[np.floating], step: float) -> float:
+    """How far values of few steps lie from whole numbers of them (mean): a quarter, if it is not their step."""
+    times = np.abs(part[part != 0]) / step
+    times = times[times < STEPS]
+    return float(np.mean(np.abs(times - np.round(times)))) if times.size else 1.0
 
 
 def _whole_steps(groups: Iterable[tuple[NDArray[np.floating], float]]) -> bool:

@@ -13,7 +13,7 @@ from modelkin.records import Side
 from modelkin.records.naming import seen_from_child
 from modelkin.records.relation import Merge, Relation, TensorFact, Triplet
 from modelkin.relation import direction
-from modelkin.relation.depth import Depth, depth_change
+from modelkin.relation.depth import Depth, depth_change, doubled_slots
 from modelkin.relation.drawing import drawn
 from modelkin.relation.experts import Upcycling, upcycling
 from modelkin.relation.kinds import Findings, kinds
@@ -100,6 +100,9 @@ def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Re
     facts, unseen = _told_apart(left, right, pairs, every)
     unseen += without_place(a, b, layers)
     depth = depth_change(a, b, layers, rng, renumbered=bool(inquiry.disguises))
+    # Doubles of a rearranged model stand in an order of their own.
+    doubled = [] if inquiry.disguises else doubled_slots(left, right, layers, depth)
+    told_by = [*facts, *tensor_facts(left, right, doubled, rng, _silent)]
     experts = upcycling(a, b, layers)
     beside = placed((inquiry.names[0], a), (inquiry.names[1], b), inquiry.candidates)
     merge = _merge(beside, inquiry.names)
@@ -108,17 +111,18 @@ def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Re
     child = narrow_side if narrow is not None else ""
     axes = axes_facts(b.alignment) if isinstance(b, Rewritten) else None
     clues = direction.Clues(
-        facts=facts,
+        facts=told_by,
         tokens=tokens,
         depth=depth,
         narrow=child or None,
         upcycled=_with_experts(experts),
+        unparted=experts is not None and experts.unparted,
         merge=merge,
         names=inquiry.names,
         axes=axes,
         reordered=steps_back(layers, a.layers),
         new_digits=isinstance(b, Rewritten) and not b.axes.keeps_gains,
-        learnt=nothing_learnt(linear(facts)) is None,
+        learnt=nothing_learnt(linear(told_by)) is None,
     )
     judged = direction.judged(clues, thirds, odds)
     heads, doubles = repeated_heads(left, right, layers), _doubles(depth)
@@ -127,7 +131,7 @@ def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Re
     side = child_side(judged.direction)
     whole, known = _complete(a, b, pairs) and not unseen, inquiry.tokens is not None and inquiry.tokens.known
     found = Findings(
-        facts=facts,
+        facts=told_by,
         body=body(facing),
         complete=whole,
         tokens=tokens,

@@ -15,11 +15,12 @@ from modelkin.alignment import Rewritten
 from modelkin.metrics import ulp_change
 from modelkin.records import Role, Slot
 from modelkin.records.relation import Lattice, Spectra, TensorFact
-from modelkin.relation.elementwise import FRACTION, Elementwise, filled_steps
+from modelkin.relation.elementwise import FRACTION, Elementwise, steps_off
 from modelkin.relation.inheritance import rows_found
-from modelkin.relation.lattice import filled_cells, grid_noise, lattice, nearest_share
+from modelkin.relation.lattice import cells_off, grid_noise, lattice, nearest_share
 from modelkin.relation.reading import LINEAR, FacingSlots, Floats, Reader, Weights, as_stored, blocks, reader, spread
 from modelkin.relation.refitting import left_over
+from modelkin.relation.rounding import NOT_ROUNDED, Filling, filling
 from modelkin.relation.spectra import compared
 from modelkin.relation.unrounded import ZEROS, before_rounding, moved_inside_cells
 
@@ -79,6 +80,7 @@ def _fact(
     stored = _as_stored(b, pair.b, right)
     casts = sums.cast_a(), sums.cast_b()
     grids = _grids(left, right, stored) if pair.b.role in LINEAR and matrix else Grids()
+    filled = _filled(left, right, casts, grids)
     zeros_b = sums.b.zeros / sums.n if stored is right else _zeros(stored)
     whole = left.size == sums.n
     noise = _noise(b, pair, left, right, grids, zeros_b - sums.a.zeros / sums.n) if matrix and whole else grids.noise
@@ -115,7 +117,8 @@ def _fact(
         lattice_a=grids.a,
         lattice_b=grids.b,
         nearest=grids.nearest,
-        filled=_filled(left, right, casts, grids),
+        filled=filled.filled,
+        pattern=filled.pattern,
         grid_noise=noise,
         beyond=_beyond(sums, grids, noise),
         spectra=spectra,
@@ -148,7 +151,7 @@ class Grids:
     a: Lattice | None = None
     b: Lattice | None = None
     nearest: float | None = None
-    filled: float | None = None
+    filled: Filling = NOT_ROUNDED
     noise: float | None = None
 
 
@@ -169,19 +172,19 @@ def _grids(a: Floats, b: Floats, stored: Floats) -> Grids:
     if on_b is None and stored is not b and (own := lattice(stored)) is not None:
         return Grids(on_a, own)
     if on_b is not None and on_a is None:
-        return Grids(on_a, on_b, nearest_share(b, a, on_b), filled_cells(b, a, on_b), grid_noise(b, on_b))
+        return Grids(on_a, on_b, nearest_share(b, a, on_b), filling(cells_off(b, a, on_b), b), grid_noise(b, on_b))
     if on_a is not None and on_b is None:
-        return Grids(on_a, on_b, nearest_share(a, b, on_a), filled_cells(a, b, on_a), grid_noise(a, on_a))
+        return Grids(on_a, on_b, nearest_share(a, b, on_a), filling(cells_off(a, b, on_a), a), grid_noise(a, on_a))
     return Grids(on_a, on_b)
 
 
-def _filled(a: Floats, b: Floats, casts: tuple[str | None, str | None], grids: Grids) -> float | None:
+def _filled(a: Floats, b: Floats, casts: tuple[str | None, str | None], grids: Grids) -> Filling:
     """By the grid of one; else by the format that one was rounded to."""
-    if grids.filled is not None:
+    if grids.filled.filled is not None:
         return grids.filled
     if casts[0] is not None:
-        return filled_steps(a, b, casts[0])
-    return None if casts[1] is None else filled_steps(b, a, casts[1])
+        return filling(steps_off(a, b, casts[0]), a)
+    return NOT_ROUNDED if casts[1] is None else filling(steps_off(b, a, casts[1]), b)
 
 
 def _noise(b: Weights, pair: FacingSlots, left: Floats, right: Floats, grids: Grids, emptied: float) -> float | None:

@@ -105,7 +105,8 @@ def test_losses_on_both_sides_contradict_each_other() -> None:
         ({"narrow": "a"}, "unknown"),
         ({"reordered": True}, "unknown"),
         ({"reordered": True, "depth": Depth("depth-upscale", "b", "doubled")}, "unknown"),
-        ({"upcycled": "b"}, "a->b"),
+        ({"upcycled": "b", "unparted": True}, "a->b"),
+        ({"upcycled": "b"}, "unknown"),
         ({"merge": MERGE, "names": ("A", "B")}, "a->b"),
         ({"merge": msgspec.structs.replace(MERGE, sources=("C", "D")), "names": ("A", "B")}, "unknown"),
     ],
@@ -130,11 +131,16 @@ def test_a_loss_beside_one_matrix_that_was_trained_may_be_a_siblings() -> None:
     assert [judged(Clues(each), (), {}).direction for each in (pruned, one)] == ["a->b", "unknown"]
 
 
-def test_added_rows_near_the_mean_point_at_the_larger_vocabulary_and_trained_ones_do_not() -> None:
-    told = TokenFacts(tokens_a=64, tokens_b=80, shared=64, moved_ids=0, only_a=0, only_b=16, near_mean_b=0.2)
+def test_added_rows_that_are_the_mean_point_at_the_larger_vocabulary_and_those_near_it_do_not() -> None:
+    told = TokenFacts(
+        tokens_a=64, tokens_b=80, shared=64, moved_ids=0, only_a=0, only_b=16, near_mean_b=1e-4, at_mean_b=True
+    )
     same = facts(BASE, BASE)
     assert judged(Clues(same, tokens=told), (), {}).direction == "a->b"
-    trained = msgspec.structs.replace(told, near_mean_b=1.0)
+    near = judged(Clues(same, tokens=msgspec.structs.replace(told, at_mean_b=False)), (), {})
+    assert near.direction == "unknown"
+    assert "or left out in the other" in near.reasons[0]
+    trained = msgspec.structs.replace(told, near_mean_b=1.0, at_mean_b=False)
     assert judged(Clues(same, tokens=trained), (), {}).direction == "unknown"
 
 

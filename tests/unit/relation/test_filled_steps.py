@@ -15,11 +15,13 @@ from modelkin.records.naming import seen_from_child
 from modelkin.records.relation import Relation
 from modelkin.relation.depth import depth_change
 from modelkin.relation.direction import Clues, judged
+from modelkin.relation.elementwise import rounded, steps_off
 from modelkin.relation.inheritance import rows_found
 from modelkin.relation.lattice import grid_noise, lattice
 from modelkin.relation.reading import default_map, facing_slots
 from modelkin.relation.relating import relate
 from modelkin.relation.repeated import repeated_heads
+from modelkin.relation.rounding import filling
 from modelkin.relation.tensors import tensor_facts
 from modelkin.relation.unrounded import moved_inside_cells
 
@@ -64,6 +66,68 @@ def test_a_coarse_model_written_down_finer_is_not_its_own_childs_child(source: P
     assert order(source, copy) == order(copy, source) == "unknown"
     dusted = Plain({s: x + np.float32(1e-9) if x.ndim == 2 else x for s, x in copy.slots.items()}, "F32", copy.facts)
     assert order(source, dusted) == order(dusted, source) == "unknown"
+
+
+def scaled(model: Plain, factors: Any) -> Plain:
+    """In float32, every matrix times factors so near to one that all values round back."""
+    slots = {s: (x * factors(x)).astype(np.float32) if x.ndim == 2 else x for s, x in model.slots.items()}
+    return Plain(slots, "F32", model.facts)
+
+
+LOT = np.random.default_rng(5)
+
+
+@pytest.mark.parametrize(
+    "factors",
+    [
+        lambda _: np.float64(1 - 0.0019),
+        lambda _: np.float64(1 - 0.0012),
+        lambda x: 1 + 0.0018 * LOT.choice([-1, 1], (len(x), 1)),
+        lambda x: 1 + 0.0018 * LOT.choice([-1, 1], (1, x.shape[1])),
+        lambda x: 1 + 0.0019 * np.tanh(LOT.normal(size=(len(x), 4)) @ LOT.normal(size=(4, x.shape[1]))),
+    ],
+    ids=["decay", "less decay", "rows", "columns", "low rank"],
+)
+def test_a_model_that_was_moved_in_one_way_and_rounds_back_is_no_source(factors: Any) -> None:
+    """Weight decay, folded gains, an adapter: less than half a step of the format everywhere."""
+    copy = scaled(BASE, factors)
+    assert all(np.array_equal(bf16(copy.slots[s]), x) for s, x in BASE.slots.items() if x.ndim == 2)
+    assert order(BASE, copy) == order(copy, BASE) == "unknown"
+
+
+def test_an_eight_bit_model_that_was_changed_within_its_cells_is_no_child() -> None:
+    """By noise of a quarter of a step, by an adapter, or by a constant: nearly all values still round back."""
+    grid = on_grid(BASE)
+    lot = np.random.default_rng(6)
+
+    def step(x: Any) -> Any:
+        return np.abs(x).max(axis=1, keepdims=True) / 127
+
+    changes = (
+        lambda x: 0.25 * lot.normal(size=x.shape),
+        lambda x: 0.28 * lot.normal(size=(len(x), 1)) * lot.choice([-1, 1], (1, x.shape[1])),
+        lambda _: 0.25,
+    )
+    for change in changes:
+        slots = {
+            s: (x + step(x) * change(x)).astype(np.float32) if s.role.value in MATRICES else x
+            for s, x in grid.slots.items()
+        }
+        moved_on = Plain(slots, "F32", grid.facts)
+        assert order(grid, moved_on) == order(moved_on, grid) == "unknown"
+
+
+@pytest.mark.parametrize("name", ["BF16", "F16", "F8_E4M3", "F8_E5M2"])
+def test_what_was_rounded_fills_its_steps_in_no_pattern(name: str) -> None:
+    """Also numbers below the normal ones of a format, which stand as far apart as the smallest of these."""
+    lot = np.random.default_rng(7)
+    for _ in range(20):
+        fine = (lot.standard_t(5, (64, 96)) * 0.01).astype(np.float32)
+        coarse = rounded(fine, name)
+        found = filling(steps_off(coarse, fine, name), coarse)
+        assert found.filled == pytest.approx(0.5, abs=0.04)
+        assert found.pattern is not None
+        assert found.pattern < 1.2
 
 
 def test_what_was_rounded_is_still_told_in_either_order() -> None:

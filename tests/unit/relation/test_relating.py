@@ -199,14 +199,33 @@ def test_strangers_share_nothing() -> None:
 
 
 def test_experts_copied_split_and_partly_new() -> None:
-    for how, neurons in (("copies of the MLP:", 64), ("parts of the MLP:", 16)):
+    for how, neurons, order in (("copies of the MLP:", 64, "a->b"), ("parts of the MLP:", 16, "unknown")):
         found = relate(BASE, upcycled(neurons, new=0))
         assert kinds(found)[0] == "moe-upcycle"
         assert how in found.kinds[0].why
-        assert found.direction == "a->b"
+        assert found.direction == order
     partly = relate(BASE, upcycled(64, new=32))
     assert "partly new" in partly.kinds[0].why
     assert "50%" in partly.kinds[0].why
+    assert partly.direction == "unknown"
+
+
+@pytest.mark.parametrize("taken", ["first", "mean", "joined"])
+def test_an_mlp_that_was_taken_out_of_experts_is_not_their_source(taken: str) -> None:
+    """Experts that were copied and parted by training: one of them, their mean, or all of them as one MLP."""
+    moe = trained(upcycled(64, new=0), 0.002 if taken == "first" else 0.01, 3)
+    slots = {slot: x for slot, x in moe.slots.items() if slot.expert is None}
+    for slot in (each for each in moe.slots if each.expert == 0):
+        experts = [moe.slots[Slot(slot.role, slot.layer, expert)] for expert in range(4)]
+        axis = 1 if slot.role is Role.DOWN else 0
+        one = {"first": experts[0], "mean": bf16(np.mean(experts, axis=0)), "joined": np.concatenate(experts, axis)}
+        slots[Slot(slot.role, slot.layer)] = one[taken]
+    dense = Plain(slots, BASE.form, BASE.facts)
+    for pair in ((dense, moe), (moe, dense)):
+        found = relate(*pair)
+        assert kinds(found)[0] == "moe-upcycle"
+        assert found.direction == "unknown"
+        assert any("taken out of experts" in why for why in found.direction_reasons)
 
 
 def upcycled(neurons: int, new: int, experts: int = 4) -> Plain:
@@ -251,18 +270,57 @@ def narrowed(wide: Plain) -> Plain:
     return Plain(slots, wide.form, facts)
 
 
-def test_rows_near_the_mean_are_added_tokens() -> None:
-    old = {b"%d" % i: i for i in range(64)}
-    new = old | {b"new %d" % i: 64 + i for i in range(16)}
-    rows = BASE.slots[Slot(Role.EMBEDDING)]
-    added = rows.mean(axis=0) + 0.01 * np.random.default_rng(0).normal(size=(16, rows.shape[1]))
-    grown = Plain(BASE.slots | {Slot(Role.EMBEDDING): bf16(np.vstack([rows, added]))}, BASE.form, BASE.facts)
-    found = relate(BASE, grown, Inquiry(tokens=tokens_by_content(old, new, (64, 80))))
-    assert (kinds(found), found.direction) == (["vocabulary-surgery"], "a->b")
+OLD = {b"%d" % i: i for i in range(64)}
+NEW = OLD | {b"new %d" % i: 64 + i for i in range(16)}
+
+
+def extended(model: Plain, noise: float) -> Plain:
+    """Sixteen tokens more, at the mean of the rows and so much noise, beside their spread, next to it."""
+    rows = model.slots[Slot(Role.EMBEDDING)]
+    added = rows.mean(axis=0) + noise * rows.std() * np.random.default_rng(0).normal(size=(16, rows.shape[1]))
+    return Plain(model.slots | {Slot(Role.EMBEDDING): bf16(np.vstack([rows, added]))}, model.form, model.facts)
+
+
+@pytest.mark.parametrize(("noise", "order"), [(0.0, "a->b"), (3e-5, "a->b"), (0.05, "unknown")])
+def test_rows_that_are_the_mean_are_added_tokens_and_rows_near_it_may_be(noise: float, order: str) -> None:
+    grown = extended(BASE, noise)
+    found = relate(BASE, grown, Inquiry(tokens=tokens_by_content(OLD, NEW, (64, 80))))
+    assert (kinds(found), found.direction) == (["vocabulary-surgery"], order)
     assert found.tokens is not None
     assert found.tokens.found == pytest.approx(1)
     assert found.tokens.near_mean_b is not None
     assert found.tokens.near_mean_b < 0.1
+    back = relate(grown, BASE, Inquiry(tokens=tokens_by_content(NEW, OLD, (80, 64))))
+    assert back.direction == {"a->b": "b->a"}.get(order, order)
+
+
+def test_tokens_trimmed_off_a_trained_model_do_not_make_it_a_parent() -> None:
+    """Added at the mean and never seen since, while all other rows were trained a little."""
+    rows = Slot(Role.EMBEDDING)
+    grown = extended(BASE, 0.0)
+    tuned = trained(grown, 0.05, 2)
+    tuned.slots[rows][64:] = grown.slots[rows][64:]
+    trimmed = Plain(tuned.slots | {rows: tuned.slots[rows][:64]}, tuned.form, tuned.facts)
+    for first, second, tokens in (
+        (trimmed, tuned, tokens_by_content(OLD, NEW, (64, 80))),
+        (tuned, trimmed, tokens_by_content(NEW, OLD, (80, 64))),
+    ):
+        found = relate(first, second, Inquiry(tokens=tokens))
+        assert found.direction == "unknown"
+        assert any("or left out in the other" in why for why in found.direction_reasons)
+
+
+def test_layers_left_out_of_a_trained_stack_do_not_make_it_a_parent() -> None:
+    grown = [0, 1, 2, 1, 2, 3]
+    tuned = trained(with_layers(BASE, grown), 0.05, 4)
+    cut = with_layers(tuned, [0, 1, 2, 5])
+    one = relate(cut, tuned, Inquiry(layers=layer_map(grown)))
+    two = relate(tuned, cut, Inquiry(layers=(("0", "0"), ("1", "1"), ("2", "2"), ("3", "5"))))
+    assert one.direction == two.direction == "unknown"
+    assert "or left out in A" in one.direction_reasons[0]
+    assert "or left out in B" in two.direction_reasons[0]
+    assert kinds(one) == kinds(two)
+    assert kinds(one)[0] == "depth-upscale"
 
 
 def test_what_had_to_be_undone_is_a_kind_of_its_own() -> None:
