@@ -12,7 +12,7 @@ from typing import Literal
 
 from modelkin.architectures import Anatomy, identify
 from modelkin.checkpoint import Checkpoint
-from modelkin.errors import NothingComparable
+from modelkin.errors import ModelkinError, NothingComparable
 from modelkin.questions import Pair
 from modelkin.records import Answer, Beside, BriefAnswer, BudgetName, Comparison, Evidence, Side
 from modelkin.sources.protocol import NOTE, Progress
@@ -24,19 +24,37 @@ SIDES: tuple[Side, Side] = ("a", "b")
 
 @contextmanager
 def opened(
-    models: Sequence[str], open_one: Callable[[str], Checkpoint], progress: Progress
+    models: Sequence[str], role: As, open_one: Callable[[str], Checkpoint], progress: Progress
 ) -> Iterator[tuple[Anatomy, ...]]:
-    """All of them, before anything long begins: a name with a slip in it must not cost an hour. Each once."""
+    """All of them, before anything long begins: a name with a slip in it must not cost an hour. Each once.
+
+    One that cannot be opened is named with the role that it was given for: of the pair nothing is wrong.
+    """
     with ExitStack() as stack:
         found: dict[tuple[str, str | None], Anatomy] = {}
         for model in models:
-            checkpoint = open_one(model)
+            with _named_as(role):
+                checkpoint = open_one(model)
             stack.callback(checkpoint.close)
             if (checkpoint.id, checkpoint.revision) in found:
                 progress(f"{NOTE}{checkpoint.id} was given twice, and is compared once", 0, 0)
             else:
-                found[checkpoint.id, checkpoint.revision] = identify(checkpoint)
+                with _named_as(role):
+                    found[checkpoint.id, checkpoint.revision] = identify(checkpoint)
         yield tuple(found.values())
+
+
+@contextmanager
+def _named_as(role: As) -> Iterator[None]:
+    """A and B are open by now, so what fails is not of them."""
+    try:
+        yield
+    except ModelkinError as reason:
+        raise type(reason)(
+            f"{reason.message} (this is a {role}; A and B could be opened)",
+            where=reason.where,
+            hint=f"{reason.hint + '; or ' if reason.hint else ''}leave the {role} out: nothing was computed yet",
+        ) from reason
 
 
 def pairs(pair: Pair, others: Sequence[Anatomy], role: As) -> list[tuple[Side, Pair]]:

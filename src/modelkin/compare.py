@@ -107,8 +107,8 @@ def open_further(options: CompareOptions, progress: Progress) -> Iterator[tuple[
         return _open(model, options, progress, hashed=True)
 
     with (
-        beside.opened(options.controls, opened, progress) as controls,
-        beside.opened(options.candidates, opened, progress) as candidates,
+        beside.opened(options.controls, "control", opened, progress) as controls,
+        beside.opened(options.candidates, "candidate", opened, progress) as candidates,
     ):
         yield controls, candidates
 

@@ -206,3 +206,17 @@ def test_options_take_several_models(case: str, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("words", [["A", "B", "C"], ["A"], ["A", "B", "--control"], ["A", "B", "--seed", "1", "C"]])
 def test_a_word_too_many_or_too_few_is_wrong_usage(words: list[str]) -> None:
     assert CliRunner().invoke(main, ["compare", *words]).exit_code == 2
+
+
+@pytest.mark.parametrize(("option", "role"), [("--candidates", "candidate"), ("--control", "control")])
+def test_a_further_model_that_cannot_be_read_is_named_as_such(tmp_path: Path, option: str, role: str) -> None:
+    """Before anything is computed; the message would else read as if the pair were broken."""
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for file in Path(PATHS["heath"]).iterdir():
+        whole = file.read_bytes()
+        (broken / file.name).write_bytes(whole[:-100] if file.suffix == ".safetensors" else whole)
+    done = CliRunner().invoke(main, ["compare", PATHS["dune"], PATHS["ember"], option, str(broken)])
+    assert done.exit_code == 4
+    assert f"this is a {role}; A and B could be opened" in done.output
+    assert f"leave the {role} out" in done.output

@@ -173,6 +173,9 @@ class Merge(msgspec.Struct, frozen=True, kw_only=True):
     `missing_parent`: more is left over than rounding, so that a parent is not among those given, or the mixture was
     changed afterwards. `sources` are then those alone whose part is certain, and weights need not sum to one.
     `same_as`: further methods that would have left the same values, to rounding.
+
+    `last`: the one that was computed from the others, as rounding or dropped changes show; then it is `merged`. None
+    where nothing tells: `merged` may be a mixture of its sources, or one of these was made from it and the rest.
     """
 
     merged: str
@@ -189,6 +192,7 @@ class Merge(msgspec.Struct, frozen=True, kw_only=True):
     condition: float | None = None
     origins: tuple[tuple[str, str, str], ...] = ()  # layer of the merged model, source, its layer
     same_as: tuple[MergeMethod, ...] = ()
+    last: str | None = None
 
 
 class Triplet(msgspec.Struct, frozen=True, kw_only=True):

@@ -117,13 +117,18 @@ def _by_loss(clues: Clues, child: str, reasons: tuple[str, ...]) -> Judgement:
     where one has layers, axes or tokens that the other lacks, and nobody can tell who changed those.
     """
     shapes = (*_either_way(clues), *_other_tokens(clues.tokens))
-    if clues.merge is not None or (_is_unchanged(clues.facts) and not shapes):
+    if _is_told_mixture(clues, child) or (_is_unchanged(clues.facts) and not shapes):
         return Judgement("a->b" if child == "b" else "b->a", None, reasons)
     but = (
         f"that points to {child.upper()} as the later one; but more than that was changed, and both may come from a "
         "third"
     )
     return Judgement("unknown", None, (*reasons, *shapes, but))
+
+
+def _is_told_mixture(clues: Clues, child: str) -> bool:
+    """Whether all of what differs is what was mixed in."""
+    return any(side == child for side, _ in _mixture(clues))
 
 
 def _is_unchanged(facts: Sequence[TensorFact]) -> bool:
@@ -172,11 +177,10 @@ def _shown(probability: float) -> str:
 
 
 def _mixture(clues: Clues) -> list[tuple[str, str]]:
-    """The one that is a mixture with the other in it."""
+    """The one that was computed from others, the other among them; not where others may have been computed from it."""
     found, merge = [], clues.merge
     for child, name, other in (("a", *clues.names), ("b", *clues.names[::-1])):
-        # Where something is missing the other may as well stand for a relative of it.
-        is_told = merge is not None and merge.merged == name and not merge.missing_parent
+        is_told = merge is not None and merge.merged == merge.last == name
         if merge is not None and is_told and other in (*merge.sources, merge.base):
             found.append((child, f"{child.upper()} is a mixture of {', '.join(short_names(merge.sources).values())}"))
     return found

@@ -23,6 +23,10 @@ FEWEST_TOKENS, TOKENS = 8, 0.01  # tokens more or less, that are surgery
 SEED_GAINS = 0.35  # correlation of gains up to which only a seed may be shared
 SOME_ROWS = 1e-6
 EXPLAINED = 0.1  # of the way to the nearest source, left over by a mixture that is all there is
+EVEN_ODDS = 0.5  # of two readings that nothing tells apart
+UNMIXED = "nothing is explained; by siblings without part in it a tenth, by checkpoints before and after it a half"
+LAST = "its values are rounded where these put them and theirs are not, so that it was computed from them"
+DROPPED = "entry by entry these give its values and it does not give theirs, so that it was computed from them"
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +54,7 @@ def kinds(found: Findings) -> tuple[KindFound, ...]:
     shape = [kind for kind in (_merge(found), _obfuscated(found), *_structure(found)) if kind]
     if _shared_init(found):
         return (*shape, _seed(found))
-    if found.merge is not None and not found.merge.missing_parent and found.merge.unexplained < EXPLAINED:
+    if found.merge is not None and found.merge.last is not None and found.merge.unexplained < EXPLAINED:
         return tuple(shape)
     sibling = _shared_ancestor(found) if found.merge is None else None
     return (*([sibling] if sibling else []), *shape, *_body_kinds(found)) or (_undetermined(),)
@@ -149,17 +153,30 @@ def _merge(found: Findings) -> KindFound | None:
         )
         return KindFound("merge", None, why, "weights are near 0, and differ from matrix to matrix")
     method = " or ".join((merge.method, *merge.same_as))
+    if merge.last is None:
+        return KindFound("merge", EVEN_ODDS, _either(merge, called[merge.merged], method, parts), UNMIXED)
     nearest = "the nearest" if merge.base is None else f"the base {called[merge.base]}"
     alike = "; at this angle the two methods are the same to rounding" if merge.same_as else ""
+    taken_off = ", what weighs less than 0 was taken off" if min(merge.weights) < 0 else ""
     why = (
-        f"{called[merge.merged]} is a mixture ({method}): {parts}; explains {merge.gain:.0%} of the way to "
-        f"{nearest}{alike}"
+        f"{called[merge.merged]} is a mixture ({method}{taken_off}): {parts}; explains {merge.gain:.0%} of the way to "
+        f"{nearest}{alike}; {DROPPED if merge.base else LAST}"
     )
-    return KindFound(
-        "merge",
-        None,
-        why,
-        "nothing is explained; by siblings without part in it a tenth, by checkpoints before and after it a half",
+    return KindFound("merge", None, why, UNMIXED)
+
+
+def _either(merge: Merge, name: str, method: str, parts: str) -> str:
+    """What equal layers and places on one line say, whoever came first."""
+    if merge.method == "passthrough":
+        return (
+            f"every layer of {name} is a layer of one of the others ({parts}): either it was stacked from them "
+            "(passthrough), or these come from it and had other layers trained; that layers are equal does not tell "
+            "which"
+        )
+    return (
+        f"some of the models lie on one line or in one plane: either {name} is a mixture ({method}): {parts}; or one "
+        "of these was computed from it and the rest, as one is that was moved on or had a task taken off; how their "
+        "values are rounded does not tell which"
     )
 
 

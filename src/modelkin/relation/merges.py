@@ -2,7 +2,8 @@
 
 Weights come from least squares under the condition that they sum to one, which makes the choice of an origin (a common
 base) irrelevant and lets the base itself be one of the sources. Tensors are read in blocks and only their products are
-kept. A mixture is called so if nothing is left over but rounding; for what is where something is, see `leftovers`.
+kept. That nothing is left over but rounding says that some models lie on one line, or in one plane; who was computed
+from the others, `computed` says. For what is where something is left over, see `leftovers`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from modelkin.alignment import Rewritten
 from modelkin.records import Slot
 from modelkin.records.relation import Merge, MergeWeights
 from modelkin.relation.circles import Bend, along_circle, bend
+from modelkin.relation.computed import computed_last
 from modelkin.relation.leftovers import mixed_in_part
 from modelkin.relation.marks import Marks, marks_of
 from modelkin.relation.origins import layer_origins
@@ -30,18 +33,22 @@ from modelkin.relation.products import (
     solved,
 )
 from modelkin.relation.reading import BLOCK, Weights
+from modelkin.relation.returned import OfItsShape
 
 Named = tuple[str, Weights]
 GAIN = 0.6  # of the way to the nearest source; see Merge for what others reach
 SMALLEST_WEIGHT = 0.03
-NEGATIVE = -0.1  # a mixture has no negative parts, but for noise
+NEGATIVE = -0.1  # a mean has no negative parts, but for noise
 EXACT = 1e-3  # of the distance to the nearest source, where numbers are so fine that sums of squares are not
 CIRCLE = "norms follow a great circle, not its chord"
 EITHER = "a straight line or a great circle: at this angle they are the same to rounding"
 
 
 def unmixed(product: Named, sources: Sequence[Named]) -> Merge | None:
-    """The product as a mixture of the sources; None where two or more of them do not explain it better than one."""
+    """The product as a mixture of the sources; None where two or more of them do not explain it better than one.
+
+    Where rounding shows that one of the sources was computed from the others and the product, it is that one's mixture.
+    """
     sources = _different(product, sources)
     if not sources:
         return None
@@ -58,8 +65,28 @@ def unmixed(product: Named, sources: Sequence[Named]) -> Merge | None:
             return _dropping(product[0], names, marks)
         used = _curved(list(by_tensor.values())) or _needed(list(by_tensor.values()), len(sources))
         if used is not None:
-            return _merge(product[0], [names[i] for i in used], {s: only(p, used) for s, p in by_tensor.items()})
+            some = {slot: only(p, used) for slot, p in by_tensor.items()}
+            found = _on_a_line(product, [sources[i] for i in used], some)
+            if found is not None:
+                return found
     return mixed_in_part(product[0], names, by_tensor)
+
+
+def _on_a_line(product: Named, sources: Sequence[Named], by_tensor: dict[Slot, Products]) -> Merge | None:
+    """The mixture of whoever was computed last. Where nothing tells, the product's, if it lies between its sources."""
+    everyone = [product, *sources]
+    last = None if any(isinstance(w, OfItsShape | Rewritten) for _, w in everyone) else _last(everyone, by_tensor)
+    if last:
+        merged = everyone.pop(last)
+        return _merge(merged[0], [name for name, _ in everyone], _read(merged[1], everyone), merged[0])
+    products = list(by_tensor.values())
+    if last is None and (not _are_opposed(products) or float(solved(products).min()) < NEGATIVE):
+        return None
+    return _merge(product[0], [name for name, _ in sources], by_tensor, None if last is None else product[0])
+
+
+def _last(everyone: Sequence[Named], by_tensor: dict[Slot, Products]) -> int | None:
+    return computed_last([weights for _, weights in everyone], list(by_tensor))
 
 
 def _different(product: Named, sources: Sequence[Named]) -> list[Named]:
@@ -94,6 +121,7 @@ def _dropping(product: str, names: Sequence[str], marks: Marks) -> Merge:
         missing_parent=False,
         marks=marks.told,
         density=marks.density,
+        last=product,
     )
 
 
@@ -122,7 +150,11 @@ def _read(product: Weights, sources: Sequence[Named]) -> dict[Slot, Products]:
 
 
 def _needed(products: Sequence[Products], count: int) -> list[int] | None:
-    """Sources with a weight worth speaking of, if they are two or more, mixing pays and nothing is left over."""
+    """Sources with a weight worth speaking of, if they are two or more, mixing pays and nothing is left over.
+
+    Weights may be negative: a task may be taken off, and of changes to a base that weigh more than one together the
+    base takes what is too much.
+    """
     used = list(range(count))
     while len(used) > 1:
         some = [only(p, used) for p in products]
@@ -131,40 +163,41 @@ def _needed(products: Sequence[Products], count: int) -> list[int] | None:
         if abs(weights[worst]) >= SMALLEST_WEIGHT:
             break
         used.pop(worst)
-    if len(used) < 2 or float(weights.min()) < NEGATIVE:
-        return None
-    return used if _is_all(some, len(used)) else None
+    return used if len(used) > 1 and _is_all(some, len(used)) else None
 
 
 def _curved(products: Sequence[Products]) -> list[int] | None:
     """Two sources on a great circle through the mixture: to a straight mean it seems as if the base was taken off."""
     used = sorted(int(i) for i in np.argsort(-solved(products))[:2])
     some = [only(p, used) for p in products]
-    return used if _is_all(some, 2) and bend(some) == "circle" else None
+    return used if _is_all(some, 2) and _are_opposed(some) and bend(some) == "circle" else None
 
 
 def _is_all(products: Sequence[Products], count: int) -> bool:
     """Whether some sources are all that there is: what they leave over is rounding, and any of them alone leaves more.
 
-    Sources may weigh differently in every tensor, as layers do in many published merges. A mean of copies that were
-    rounded or got noise comes near to their origin; but seen from it they do not lie in opposed directions.
+    Sources may weigh differently in every tensor, as layers do in many published merges.
     """
-    if most_opposed(products, count)[0] > OBTUSE:
-        return False
     left, nearest = left_by_any(products), min(single(products, i, count) for i in range(count))
     allowed = max(ROUNDING * sum(p.rounding for p in products), EXACT * nearest)
     return nearest > 0 and left <= allowed and 1 - left / nearest >= GAIN
 
 
-def _merge(product: str, sources: Sequence[str], by_tensor: dict[Slot, Products]) -> Merge:
+def _are_opposed(products: Sequence[Products]) -> bool:
+    """A mean of copies that were rounded or got noise comes near to their origin; but seen from it they do not lie in
+    opposed directions."""
+    return most_opposed(products, len(products[0].raw_y))[0] <= OBTUSE
+
+
+def _merge(product: str, sources: Sequence[str], by_tensor: dict[Slot, Products], last: str | None) -> Merge:
     products, count = list(by_tensor.values()), len(sources)
-    way: Bend = bend(products) if count == 2 else "straight"
+    weights = solved(products)
+    # Beyond its ends a great circle is not looked for.
+    way: Bend = bend(products) if count == 2 and weights.min() >= 0 else "straight"
     nearest = min(single(products, i, count) for i in range(count))
     if way == "circle":
         t, _ = along_circle(products)
         weights = np.array([1 - t, t])
-    else:
-        weights = solved(products)
     unexplained = left_by_any(products) / nearest
     return Merge(
         merged=product,
@@ -178,6 +211,7 @@ def _merge(product: str, sources: Sequence[str], by_tensor: dict[Slot, Products]
         marks={"circle": (CIRCLE,), "either": (EITHER,), "straight": ()}[way],
         condition=float(np.linalg.cond(sum((p.steps for p in products), np.zeros_like(products[0].steps)))),
         same_as=("slerp",) if way == "either" else (),
+        last=last,
     )
 
 

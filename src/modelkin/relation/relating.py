@@ -61,6 +61,10 @@ STORED_AGAIN = (
     "A model that was rearranged is stored anew, and training that changed it less than rounding does would not be "
     "seen."
 )
+NOT_UNMIXED = (
+    "Of a rearranged model means, great circles and stacked layers are un-mixed; that changes were dropped by lot or "
+    "by size (DARE, TIES) is seen in single values, which rearranging changes, and is not told."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +143,7 @@ def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Re
         depth=depth,
         narrow=narrow,
         experts=experts,
-        merge=merge,
+        merge=merge if merge is not None and merge.merged in inquiry.names else None,
         triplets=thirds,
         disguises=seen_from_child(inquiry.disguises, judged.direction),
         reordered=steps_back(layers, a.layers),
@@ -161,7 +165,7 @@ def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Re
         tokens=tokens,
         merge=merge,
         triplets=thirds,
-        limits=(*LIMITS, *_limits(compared, side, len(every), bool(inquiry.disguises))),
+        limits=(*LIMITS, *_limits(compared, side, len(every), bool(inquiry.disguises)), *_not_unmixed(inquiry)),
     )
 
 
@@ -199,6 +203,11 @@ def _limits(found: Compared, side: Side, tensors: int, disguised: bool) -> Itera
         yield STORED_AGAIN
     if tensors > MOST_FACTS:
         yield f"The record keeps {MOST_FACTS:,} of {tensors:,} tensors, evenly chosen; all were compared and counted."
+
+
+def _not_unmixed(inquiry: Inquiry) -> Iterator[str]:
+    if inquiry.candidates and inquiry.disguises:
+        yield NOT_UNMIXED
 
 
 def _narrowed(a: Weights, b: Weights, layers: LayerMap, tokens: Tokens | None) -> tuple[Narrowing | None, str]:
@@ -254,8 +263,8 @@ def _merge(beside: Placed, names: tuple[str, str]) -> Merge | None:
     return max((merge for merge in tried if merge is not None), key=_told_best, default=None)
 
 
-def _told_best(merge: Merge) -> tuple[bool, float]:
-    return not merge.missing_parent, merge.gain
+def _told_best(merge: Merge) -> tuple[bool, bool, float]:
+    return merge.last is not None, not merge.missing_parent, merge.gain
 
 
 def _thirds(
@@ -271,11 +280,16 @@ def _thirds(
             continue
         others = [*pair, *(other for other in candidates if other[0] != name)]
         if merge is not None or (seen.shape == "third between" and unmixed((name, third), others) is not None):
-            seen = msgspec.structs.replace(seen, shape="mixture")
+            seen = msgspec.structs.replace(seen, shape="unclear" if _is_stack(merge) else "mixture")
         found.append(seen)
         back = tuple((name_a, name_a) for _, name_a in layers if name_a is not None)
         odds[name] = _before(third, a, back, rng), _before(third, b, layers, rng)
     return tuple(found), odds
+
+
+def _is_stack(merge: Merge | None) -> bool:
+    """Whole layers in common, which children have too that were trained in part."""
+    return merge is not None and merge.method == "passthrough"
 
 
 def _before(third: Weights, other: Weights, layers: LayerMap, rng: np.random.Generator) -> float:

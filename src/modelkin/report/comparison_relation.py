@@ -65,7 +65,7 @@ def relation_lines(comparison: Comparison) -> list[str]:
         lines += [*_order(comparison, found, kinds), *_share(comparison)]
     elif not any(kind.kind == "shared-init" for kind in kinds):
         lines += _agreement(found)
-    return [*lines, *_merge(found), *_thirds(found)]
+    return [*lines, *_candidate(comparison, found), *_merge(found), *_thirds(found)]
 
 
 def _order(comparison: Comparison, found: Relation, kinds: Sequence[KindFound]) -> list[str]:
@@ -96,6 +96,19 @@ def _share(comparison: Comparison) -> list[str]:
     return [f"shared: {told} (95 % interval {interval(shared.low, shared.high)}; strangers: none)"]
 
 
+def _candidate(comparison: Comparison, found: Relation) -> list[str]:
+    """A further model that was computed from the pair and the rest: of the pair neither is the mixture."""
+    merge = found.merge
+    if merge is None or merge.merged in (comparison.a.id, comparison.b.id):
+        return []
+    called = short_names((merge.merged, *merge.sources))
+    parts = ", ".join(f"{w:.2f} {called[name]}" for w, name in zip(merge.weights, merge.sources, strict=True))
+    return [
+        f"the candidate {called[merge.merged]} is a mixture ({merge.method}): {parts}; its values are rounded where "
+        "these put them and theirs are not, so that it was computed from them; a stranger's weights would be 0.00"
+    ]
+
+
 def _merge(found: Relation) -> list[str]:
     merge = found.merge
     if merge is None or len(merge.layers) < 2:
@@ -104,7 +117,9 @@ def _merge(found: Relation) -> list[str]:
     for place, source in enumerate(merge.sources[:SHOWN_SOURCES]):
         weights = [layer.weights[place] for layer in merge.layers]
         spread.append(f"{names[source]} {min(weights):.2f} to {max(weights):.2f}")
-    return [f"weights of the mixture, layer by layer: {'; '.join(spread)}; a stranger's would be 0.00"]
+    is_open = merge.last is None and not merge.missing_parent
+    what = "weights, if it is a mixture" if is_open else "weights of the mixture"
+    return [f"{what}, layer by layer: {'; '.join(spread)}; a stranger's would be 0.00"]
 
 
 def _thirds(found: Relation) -> list[str]:

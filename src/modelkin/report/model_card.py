@@ -88,7 +88,7 @@ def _bases(comparison: Comparison, found: Descent) -> Sequence[str]:
 def _is_closed(comparison: Comparison, child: Party) -> bool:
     """Whether the child is a mixture all of whose parents were given, wherever they were read from."""
     merge = comparison.relation.merge if comparison.relation else None
-    return merge is not None and not merge.missing_parent and merge.merged == child.id
+    return merge is not None and merge.merged == merge.last == child.id
 
 
 def _parents(comparison: Comparison, relation: Relation | None, child: Party) -> Sequence[str]:

@@ -21,7 +21,7 @@ from modelkin.relation.triplets import judged as triplet_of
 BASE = plain(0)
 MERGE = Merge(
     merged="B", sources=("A", "C"), method="linear", weights=(0.5, 0.5), layers=(), gain=1, unexplained=0,
-    missing_parent=False, marks=(),
+    missing_parent=False, marks=(), last="B",
 )  # fmt: skip
 
 
@@ -109,6 +109,11 @@ def test_losses_on_both_sides_contradict_each_other() -> None:
         ({"upcycled": "b"}, "unknown"),
         ({"merge": MERGE, "names": ("A", "B")}, "a->b"),
         ({"merge": msgspec.structs.replace(MERGE, sources=("C", "D")), "names": ("A", "B")}, "unknown"),
+        ({"merge": msgspec.structs.replace(MERGE, last=None), "names": ("A", "B")}, "unknown"),
+        (
+            {"merge": msgspec.structs.replace(MERGE, merged="C", last="C", sources=("A", "B")), "names": ("A", "B")},
+            "unknown",
+        ),
     ],
 )
 def test_structure_points_at_the_child(clue: dict[str, Any], child: str) -> None:
@@ -284,3 +289,12 @@ def test_bf16_values_in_a_wider_format_point_nowhere_and_a_cast_at_the_coarser()
     assert judged(Clues(facts(fine, coarse)), (), {}).direction == "a->b"
     wider = Plain(BASE.slots, "F32")
     assert judged(Clues(facts(BASE, wider)), (), {}).direction == "unknown"
+
+
+def test_a_mixture_of_which_a_part_is_missing_does_not_make_a_loss_tell_an_order() -> None:
+    """The page says of such a mixture that it tells no order; nor does a turn beside it, which siblings show too."""
+    turned = AxesFacts(pvalue_a=1e-9, pvalue_b=0.5, matrices_a=4, matrices_b=4)
+    part = msgspec.structs.replace(MERGE, missing_parent=True, last=None, method="unknown")
+    changed = facts(BASE, moved(BASE, 0.2, 1))
+    assert judged(Clues(changed, axes=turned, merge=part, names=("A", "B")), (), {}).direction == "unknown"
+    assert judged(Clues(changed, axes=turned, merge=MERGE, names=("A", "B")), (), {}).direction == "a->b"

@@ -67,6 +67,7 @@ def merged(comparison: Comparison, *sources: str, missing: bool = False, base: s
         missing_parent=missing,
         marks=(),
         base=base,
+        last=None if missing else comparison.b.id,
     )
     other = Beside(
         id="zoo/other", revision=COMMIT, side="b", budget="standard", outcome="related", sentence="They are related."
