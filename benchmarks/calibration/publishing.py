@@ -121,8 +121,8 @@ def _accused(results: Sequence[Result]) -> str:
     apart = [result for result in results if result.compared and (result.stranger or result.label in rates.TAUGHT)]
     wrong = sum(result.verdict == "related" for result in apart)
     return (
-        f"**Strangers accused:** {wrong:,} of {len(apart):,} comparisons of strangers, or of models that only learnt "
-        "from the answers of the other, ended with `related`."
+        f"**Strangers called related:** {wrong:,} of {len(apart):,} comparisons of strangers, or of models that only "
+        "learnt from the answers of the other, ended with `related`."
     )
 
 

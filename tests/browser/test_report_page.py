@@ -280,6 +280,34 @@ def test_a_phone_never_scrolls_the_page_sideways(
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
+@pytest.mark.parametrize("name", ["related", "unrelated"])
+def test_on_a_phone_every_layer_of_a_chart_is_in_sight(browser: Browser, pages: dict[str, str], name: str) -> None:
+    with Tab(browser, viewport=PHONE) as tab:
+        page = tab.open(pages[name])
+        through(page)
+        cut = "all => all.filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.dataset.spec)"
+        assert page.locator("[data-spec]:visible").evaluate_all(cut) == []
+
+
+# Letters that come only when they are let in.
+HELD = """
+const load = FontFace.prototype.load;
+const door = new Promise((open) => { window.letIn = open; });
+FontFace.prototype.load = function () { return door.then(() => load.call(this)); };
+"""
+
+
+def test_charts_wait_for_the_letters_of_the_page(browser: Browser, pages: dict[str, str]) -> None:
+    with Tab(browser) as tab:
+        tab.page.add_init_script(HELD)
+        page = tab.open(f"{pages['unrelated']}#ko")
+        page.locator("[data-spec]:visible").first.scroll_into_view_if_needed()
+        page.wait_for_timeout(1000)
+        assert page.locator("[data-live]").count() == 0
+        page.evaluate("window.letIn()")
+        page.locator("[data-live]").first.wait_for()
+
+
 def test_without_scripts_it_is_a_document_with_pictures(browser: Browser, pages: dict[str, str]) -> None:
     with Tab(browser, java_script_enabled=False) as tab:
         page = tab.open(pages["related"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from modelkin.records import Evidence, LayerFinding, Relation, Shared, Unanswered
-from modelkin.records.relation import KindFound
+from modelkin.records.relation import KindFound, Merge
 from modelkin.records.terms import Direction, Kind
 from modelkin.verdict import judge
 from verdict_answers import EMBEDDINGS, FAILS, GAINS, NEURONS, evidence, kinds, no, no_suspicion, yes
@@ -107,6 +109,27 @@ def test_gains_moved_into_matrices_that_were_trained_on_are_no_random_start() ->
 def test_a_relation_makes_no_verdict() -> None:
     told = judge(QUIET, relation=relation("fine-tune", direction="a->b"))
     assert told == judge(QUIET)
+
+
+def mixed(*reasons: str, direction: Direction = "a->b") -> Relation:
+    merge = Merge(
+        merged="zoo/b", sources=("zoo/a", "zoo/c"), method="linear", weights=(0.6, 0.4), layers=(), gain=1.0,
+        unexplained=0.0, missing_parent=False, marks=(),
+    )  # fmt: skip
+    found = relation("merge", direction=direction)
+    return msgspec.structs.replace(found, merge=merge, direction_reasons=reasons)
+
+
+def test_of_a_mixture_the_sentence_names_all_that_it_was_mixed_from() -> None:
+    both = [yes(GAINS), yes(NEURONS)]
+    told = judge(both, relation=mixed("B is a mixture of zoo/a, zoo/c")).sentence
+    assert told == (
+        "The two models are related: B is a mixture of zoo/a and zoo/c, and so continues from the weights of A, or of "
+        "a model very near to A, unless the order was made to look so."
+    )
+    assert "mixture" not in judge(both, relation=mixed("the values of B are coarser")).sentence
+    assert "mixture" not in judge(both, relation=mixed("B is a mixture of zoo/a, zoo/c", direction="b->a")).sentence
+    assert "mixture" not in judge(both, relation=mixed(direction="unknown")).sentence
 
 
 def test_kinds_direction_and_share_come_from_the_relation() -> None:

@@ -58,7 +58,7 @@ IndexSet = Literal["hidden axes", "neurons", "kv groups", "experts", "files", "t
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, tag_field="answer", tag="evidence"):
-    """An answer. Without a grade it informs and can never convict.
+    """An answer. Without a grade it informs and never counts.
 
     `observed` and `strangers` are the same statistic in words, as found and as it would be by chance. `effect` is the
     size of the thing where that has one: a median row correlation, a share of rows. `detectable` is the smallest

@@ -30,6 +30,11 @@ def short_names(names: Iterable[str | None]) -> dict[str, str]:
             kept[name] += 1
 
 
+def mixture_of(side: str, sources: Iterable[str]) -> str:
+    """What is said of the one of a pair, a or b, that is a mixture with the other in it."""
+    return f"{side.upper()} is a mixture of {', '.join(short_names(sources).values())}"
+
+
 def seen_from_child(undone: Sequence[str], order: Direction) -> tuple[str, ...]:
     """What was done to the weights of the child, where that is a: its axes are turned against those of b."""
     return tuple(TURNS.get(each, each) for each in undone) if order == "b->a" else tuple(undone)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from modelkin.records import Direction, Role
-from modelkin.records.naming import short_names
+from modelkin.records.naming import mixture_of, short_names
 from modelkin.records.relation import AxesFacts, Merge, TensorFact, TokenFacts, Triplet
 from modelkin.relation.depth import Depth
 from modelkin.relation.elementwise import FRACTION
@@ -89,7 +89,7 @@ def judged(clues: Clues, triplets: Sequence[Triplet], odds: Mapping[str, tuple[f
     star = next((t for t in triplets if t.shape == "star"), None) if clues.merge is None else None
     if star is not None:
         return Judgement(
-            "neither", None, (f"a, b and {short_names([star.third])[star.third]} part at a model that is none of them",)
+            "neither", None, (f"A, B and {short_names([star.third])[star.third]} part at a model that is none of them",)
         )
     if clues.new_digits and lost and not made:
         return Judgement("unknown", None, (*(why for _, why in lost), NEW_DIGITS))
@@ -182,7 +182,7 @@ def _mixture(clues: Clues) -> list[tuple[str, str]]:
     for child, name, other in (("a", *clues.names), ("b", *clues.names[::-1])):
         is_told = merge is not None and merge.merged == merge.last == name
         if merge is not None and is_told and other in (*merge.sources, merge.base):
-            found.append((child, f"{child.upper()} is a mixture of {', '.join(short_names(merge.sources).values())}"))
+            found.append((child, mixture_of(child, merge.sources)))
     return found
 
 

@@ -184,7 +184,7 @@ def _shared_ancestor(found: Findings) -> KindFound | None:
     star = next((t for t in found.triplets if t.shape == "star"), None)
     if star is None:
         return None
-    why = f"a, b and {short_names([star.third])[star.third]} part at a model that is none of them"
+    why = f"A, B and {short_names([star.third])[star.third]} part at a model that is none of them"
     return KindFound("shared-ancestor", None, why, "strangers have no common point")
 
 

@@ -13,6 +13,7 @@ from modelkin.records import Beside, BriefAnswer, Comparison, Evidence, Standing
 from modelkin.report.text import plain
 
 SHOWN_NAMES = 4
+LAYERS = "layer-map"
 CONTROLS = "Controls: models that should be strangers, asked what `quick` asks; beside each count stands this pair's"
 NOT_READ = "what A and B say of their own origin was not read: `quick` leaves that out, `standard` reads it"
 CANDIDATES = "Candidates"
@@ -54,12 +55,34 @@ def beside_tables(comparison: Comparison, labels: Mapping[str, str]) -> Iterable
     Of controls no outcome is told: the few questions that they are asked leave most strangers undecided, and that would
     read as a doubt. What they show is how small a stranger's count is beside that of the pair.
     """
-    ours = {answer.question: _statistic(answer) for answer in comparison.answers if isinstance(answer, Evidence)}
+    ours = _of_pair(comparison)
     for title, rows, pair in ((CONTROLS, comparison.controls, ours), (CANDIDATES, comparison.candidates, None)):
         if rows:
             asked = _asked(rows, labels)
             parts = [Text(title, style="bold"), _table(rows, asked, pair), *_remarks(rows, asked)]
             yield Padding(Group(*parts), (1, 0, 0, 0))
+
+
+def control_lines(comparison: Comparison, labels: Mapping[str, str]) -> list[tuple[Beside, str]]:
+    """Every control with its counts beside those of the pair, or why it has none; never an outcome."""
+    ours, asked = _of_pair(comparison), _asked(comparison.controls, labels)
+    return [
+        (row, row.sentence if row.outcome in (None, "related") else _counts(row, asked, ours))
+        for row in comparison.controls
+    ]
+
+
+def strangers_counts(rows: Sequence[Beside], labels: Mapping[str, str]) -> str:
+    return _strangers(rows, _asked(rows, labels))
+
+
+def _strangers(rows: Sequence[Beside], asked: Mapping[str, str]) -> str:
+    given = {answer.question: answer.strangers for row in rows for answer in row.answers if answer.strangers}
+    return "; ".join(f"{label} {given[question]}" for question, label in asked.items() if question in given)
+
+
+def _of_pair(comparison: Comparison) -> dict[str, str]:
+    return {answer.question: _statistic(answer) for answer in comparison.answers if isinstance(answer, Evidence)}
 
 
 def _asked(rows: Sequence[Beside], labels: Mapping[str, str]) -> dict[str, str]:
@@ -75,14 +98,17 @@ def _table(rows: Sequence[Beside], asked: Mapping[str, str], pair: Mapping[str, 
     """
     grid = Table.grid(padding=(0, 1, 0, 0))
     for row in rows:
-        given = {answer.question: _statistic(answer) for answer in row.answers}
-        counts = ", ".join(f"{label} {_count(question, given, pair)}" for question, label in asked.items())
         outcome = NOT_COMPARED if row.outcome is None else row.outcome if pair is None else ""
         told = f"{_named(row)}: {outcome}" if outcome else _named(row)
         grid.add_row(" ·", Text(plain(told), overflow="fold"))
         if row.outcome is not None:
-            grid.add_row("", Text(plain(counts), overflow="fold"))
+            grid.add_row("", Text(plain(_counts(row, asked, pair)), overflow="fold"))
     return grid
+
+
+def _counts(row: Beside, asked: Mapping[str, str], pair: Mapping[str, str] | None) -> str:
+    given = {answer.question: _statistic(answer) for answer in row.answers}
+    return ", ".join(f"{label} {_count(question, given, pair)}" for question, label in asked.items())
 
 
 def _named(row: Beside) -> str:
@@ -98,14 +124,15 @@ def _statistic(answer: BriefAnswer | Evidence) -> str:
     if answer.statistic is None:
         return NONE
     if answer.statistic == int(answer.statistic):
-        return f"{int(answer.statistic):,} of {answer.n:,}"
+        # Layers are matched by their neurons: the count is of these, and without a word it would read as of layers.
+        what = " neurons" if answer.question == LAYERS else ""
+        return f"{int(answer.statistic):,} of {answer.n:,}{what}"
     return f"{answer.statistic:.3f}"
 
 
 def _remarks(rows: Sequence[Beside], asked: Mapping[str, str]) -> list[RenderableType]:
     """Why a row is not what one expects of it; and what the counts are between strangers."""
     told = {f"{_named(row)}: {row.sentence}": None for row in rows if row.outcome in (None, "related")}
-    given = {answer.question: answer.strangers for row in rows for answer in row.answers if answer.strangers}
-    strangers = [f"{label} {given[question]}" for question, label in asked.items() if question in given]
-    lines = [*told, *([f"between strangers: {'; '.join(strangers)}"] if strangers else [])]
+    strangers = _strangers(rows, asked)
+    lines = [*told, *([f"between strangers: {strangers}"] if strangers else [])]
     return [Text(plain(line), style="dim", overflow="fold") for line in lines]

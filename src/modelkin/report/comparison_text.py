@@ -42,9 +42,9 @@ LABELS = {
 }
 UNMASKED = "unmasked-neurons"
 P_NOTE = (
-    "p: how often strangers show as much. It counts from 1e-6 down over all questions where the law is exact "
-    "(grade A), from 1e-3 down where strangers were measured (grade B); the rest is chance: one in twenty is below "
-    "0.05."
+    "p: strangers show as much in at most this share of pairs, all tries counted. It counts from 1e-6 down over all "
+    "questions by an exact law (grade A), from 1e-3 down by measured strangers (grade B); the rest is chance: up to 1 "
+    "in 20 is below 0.05."
 )
 IN_PLACE = "Only “disguises undone” was asked after undoing."
 Pair = tuple[str, str | None]  # a layer of b, and the layer of a that it matches
@@ -349,7 +349,7 @@ def _cost(comparison: Comparison) -> RenderableType:
     asked = "request" if cost.requests == 1 else "requests"
     line = (
         f"read {size(cost.bytes_a)} of A ({size(cost.tensor_bytes_a)} of it tensors), {size(cost.bytes_b)} of B "
-        f"({size(cost.tensor_bytes_b)}); {cost.requests:,} {asked}; {cost.seconds:.1f} s; "
+        f"({size(cost.tensor_bytes_b)}), repeats included; {cost.requests:,} {asked}; {cost.seconds:.1f} s; "
         f"{comparison.budget}, seed {comparison.seed}, policy {plain(comparison.policy)}"
     )
     return Padding(Text(line, style="dim"), (1, 0, 1, 0))

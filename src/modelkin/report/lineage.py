@@ -101,5 +101,5 @@ def in_words(answer: Answer) -> str:
     if missing := failed(answer):
         return f"Does not count, as this does not hold: {'; '.join(missing)}."
     beyond = ", extrapolated" if is_extrapolated(answer) else ""
-    standing = f"Grade {answer.grade}{beyond}." if answer.grade else "It has no grade: it informs and cannot convict."
+    standing = f"Grade {answer.grade}{beyond}." if answer.grade else "It has no grade: it informs and never counts."
     return f"Observed: {answer.observed}. Between strangers: {answer.strangers}. {standing}"

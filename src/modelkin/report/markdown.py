@@ -10,7 +10,14 @@ import re
 from collections.abc import Iterable, Sequence
 
 from modelkin.records import Comparison, Evidence, NotEvidence, Unanswered
-from modelkin.report.comparison_beside import CANDIDATES, CONTROLS, NOT_COMPARED, claims_lines
+from modelkin.report.comparison_beside import (
+    CANDIDATES,
+    CONTROLS,
+    NOT_COMPARED,
+    claims_lines,
+    control_lines,
+    strangers_counts,
+)
 from modelkin.report.comparison_relation import TITLE, kinds_text, relation_lines
 from modelkin.report.comparison_text import (
     DOES_NOT_COUNT,
@@ -117,7 +124,7 @@ def _chance(comparison: Comparison) -> str:
     """The p-value in words."""
     verdict = comparison.verdict
     if verdict.outcome != "related":
-        return "Nothing was found that convicts: what strangers show by chance is no evidence."
+        return "Nothing was found that counts as evidence: strangers show as much by chance."
     if verdict.log10_pvalue is None:
         return "There is no p-value, for there is no chance in equal bytes: strangers share none that count here."
     measured = EXTRAPOLATED if rests_on_extrapolation(comparison) else "measured on unrelated models"
@@ -206,13 +213,19 @@ def _drawing(comparison: Comparison) -> Iterable[str]:
 
 
 def _beside(comparison: Comparison) -> Iterable[str]:
-    for title, rows in ((CONTROLS, comparison.controls), (CANDIDATES, comparison.candidates)):
+    """Candidates with their outcomes; controls with their counts alone, as nothing else of them is judged."""
+    if comparison.controls:
+        lines = ["| model | with | counts |", "| --- | --- | --- |"]
+        for row, told in control_lines(comparison, LABELS)[:SHOWN_LINES]:
+            lines.append(f"| {_id(row.id)} | {row.side.upper()} | {_cell(told)} |")
+        lines.append(f"| between strangers |  | {_cell(strangers_counts(comparison.controls, LABELS))} |")
+        yield from _folded(CONTROLS, ["\n".join([*lines, *_more(len(comparison.controls), "\n")])])
+    if comparison.candidates:
         lines = ["| model | with | outcome | in words |", "| --- | --- | --- | --- |"]
-        for row in rows[:SHOWN_LINES]:
+        for row in comparison.candidates[:SHOWN_LINES]:
             outcome = row.outcome or NOT_COMPARED
             lines.append(f"| {_id(row.id)} | {row.side.upper()} | {outcome} | {_cell(row.sentence)} |")
-        if rows:
-            yield from _folded(title, ["\n".join([*lines, *_more(len(rows), "\n")])])
+        yield from _folded(CANDIDATES, ["\n".join([*lines, *_more(len(comparison.candidates), "\n")])])
 
 
 def _model_card(comparison: Comparison) -> Iterable[str]:
@@ -231,7 +244,8 @@ def _check(comparison: Comparison) -> str:
     when = f"; made {date(comparison)}" if date(comparison) else ""
     made = (
         f"modelkin {_cell(comparison.modelkin)}, policy {_cell(comparison.policy)}, budget `{comparison.budget}`, "
-        f"seed {comparison.seed}; read {size(cost.bytes_a)} of A and {size(cost.bytes_b)} of B{when}"
+        f"seed {comparison.seed}; read, with repeats, {size(cost.bytes_a)} of A and "
+        f"{size(cost.bytes_b)} of B{when}"
     )
     seal = f"; {SEAL}: {code(comparison.sha256[:64])}" if comparison.sha256 else ""
     return (

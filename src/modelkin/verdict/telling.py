@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from modelkin.records import Direction, Kind, KindShare, Relation, Verdict
-from modelkin.records.naming import seen_from_child
+from modelkin.records.naming import mixture_of, seen_from_child, short_names
 from modelkin.records.relation import KindFound
 from modelkin.verdict import words
 from modelkin.verdict.policy import GAINS, Tally
@@ -39,7 +39,7 @@ def told(verdict: Verdict, found: Tally, undone: Sequence[str], relation: Relati
         # That two began alike leaves parameters alike, and none of them was inherited.
         shared=None if _began_alike(kinds) else relation.shared,
         layer_map=verdict.layer_map or relation.layer_map,
-        sentence=_sentence(verdict, found, undone, direction),
+        sentence=_sentence(verdict, found, undone, direction, _mixture(relation, direction)),
         limits=tuple(dict.fromkeys((*cannot, *named, *of_order, *relation.limits))),
     )
 
@@ -67,10 +67,18 @@ def _direction(verdict: Verdict, kinds: Sequence[KindShare], relation: Relation)
     return relation.direction
 
 
-def _sentence(verdict: Verdict, found: Tally, undone: Sequence[str], direction: Direction) -> str:
+def _mixture(relation: Relation, direction: Direction) -> tuple[str, ...]:
+    """What the descendant was mixed from, where its order rests on that: a sentence without it would tell of one."""
+    if relation.merge is None or direction not in ("a->b", "b->a"):
+        return ()
+    told = mixture_of(direction[-1], relation.merge.sources) in relation.direction_reasons
+    return tuple(short_names(relation.merge.sources).values()) if told else ()
+
+
+def _sentence(verdict: Verdict, found: Tally, undone: Sequence[str], direction: Direction, mixed: Sequence[str]) -> str:
     """Of the sentences that leave open who came first, the one that does not."""
     if verdict.sentence == words.related():
-        return words.related(direction)
+        return words.related(direction, mixed)
     if verdict.sentence == words.turned(found, undone):
-        return words.turned(found, seen_from_child(undone, direction), direction)
+        return words.turned(found, seen_from_child(undone, direction), direction, mixed)
     return verdict.sentence

@@ -110,19 +110,27 @@ GOOD_FAITH = (
 )
 
 
-def related(direction: Direction = "unknown") -> str:
-    return f"The two models are related: {WHOSE[direction]}."
+def related(direction: Direction = "unknown", mixed: Sequence[str] = ()) -> str:
+    """`mixed`: the models that the descendant is a mixture of, where that is told."""
+    return f"The two models are related: {_whose(direction, mixed)}."
 
 
-def turned(found: Tally, undone: Sequence[str], direction: Direction = "unknown") -> str:
+def _whose(direction: Direction, mixed: Sequence[str]) -> str:
+    if not mixed:
+        return WHOSE[direction]
+    child, rest = WHOSE[direction].split(" ", 1)
+    return f"{child} is a mixture of {joined(mixed)}, and so {rest}"
+
+
+def turned(found: Tally, undone: Sequence[str], direction: Direction = "unknown", mixed: Sequence[str] = ()) -> str:
     """Stage 5 recognised the neurons. Whether somebody meant to hide them no weight can tell."""
     seen = found.unmasked
     count = "" if seen is None else f" {seen.statistic:,.0f} of {seen.n:,} MLP neurons are recognised, and"
     if not undone:
-        return f"The two models are related, though their shapes differ:{count} {WHOSE[direction]}."
+        return f"The two models are related, though their shapes differ:{count} {_whose(direction, mixed)}."
     return (
         f"The two models are related, and the weights of one are rearranged ({joined(list(undone))}): with that undone"
-        f"{count} {WHOSE[direction]}."
+        f"{count} {_whose(direction, mixed)}."
     )
 
 

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from modelkin.compare import compare
+from modelkin.compare import CompareOptions, compare
 from modelkin.demo import bundled
-from modelkin.records import Beside, Comparison, Direction, Kind, KindShare, Party
+from modelkin.records import Beside, BudgetName, Comparison, Direction, Kind, KindShare, Party
 from modelkin.records.relation import Merge
 
 COMMIT = "3f2c1a0d9e8b7c6a5f4e3d2c1b0a998877665544"
@@ -31,6 +31,12 @@ OUTCOMES = {
 def compared(a: str, b: str) -> Comparison:
     models = bundled()
     return compare(str(models[a]), str(models[b]))
+
+
+@cache
+def at_budget(a: str, b: str, budget: BudgetName) -> Comparison:
+    models = bundled()
+    return compare(str(models[a]), str(models[b]), CompareOptions(budget=budget))
 
 
 def of_outcome(name: str) -> Comparison:

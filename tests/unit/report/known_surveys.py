@@ -9,7 +9,7 @@ import numpy as np
 
 from modelkin.demo import bundled
 from modelkin.records import Matrix, Survey, SurveyCost, SurveyModel, Table
-from modelkin.survey import survey
+from modelkin.survey import SurveyOptions, survey
 
 ROLES = ("input_norm", "post_norm")
 CURVES = ("a", "b", "role", "layer_a", "layer_b", "n", "cosine", "expected_cosine", "pearson", "pearson_p")
@@ -21,6 +21,13 @@ GAINS = ("model", "role", "layer", "mean", "std", "min", "max")
 def of_three() -> Survey:
     """A model, its fine-tune, and a stranger of the same shape."""
     return survey([str(bundled()[name]) for name in ("dune", "heath", "grove")])
+
+
+@cache
+def of_many_roles() -> Survey:
+    """Vectors, matrices, routers and embeddings, of models with experts and without."""
+    roles = ("input_norm", "post_norm", "v", "router", "embedding")
+    return survey([str(bundled()[name]) for name in ("ember", "cobalt", "dune")], SurveyOptions(roles=roles))
 
 
 @cache

@@ -154,7 +154,9 @@ def test_without_rejection_a_small_number_has_a_word_beside_it() -> None:
     small = re.compile(r"(?<![\d.])(?:\de-\d+|0\.0\d+)\b(?! ·)")
     for name in ("unrelated", "undecided"):
         case = comparison(CASES[name])
-        table = render(comparison_page(case), width=110).partition("What was asked")[2].partition("p: how often")[0]
+        table = (
+            render(comparison_page(case), width=110).partition("What was asked")[2].partition("p: strangers show")[0]
+        )
         given = [answer for answer in case.answers if isinstance(answer, Evidence) and answer.log10_pvalue is not None]
         kept_back = [
             answer for answer in given if fails(answer) and pvalue_text(answer.log10_pvalue or 0.0) not in table

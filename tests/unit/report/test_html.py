@@ -318,8 +318,8 @@ def test_a_table_that_becomes_cards_on_a_phone_names_every_number() -> None:
 def test_headlines_do_not_claim_descent_where_there_is_none() -> None:
     related = of_outcome("related")
     assert sections.headline(related) == "related"
-    assert sections.headline(told(related, "neither", "shared-init")) == "not_descent"
-    assert sections.headline(told(related, "neither", "shared-ancestor")) == "not_descent"
+    assert sections.headline(told(related, "neither", "shared-init")) == "common_start"
+    assert sections.headline(told(related, "neither", "shared-ancestor")) == "common_ancestor"
     assert sections.headline(told(related, "unknown", "component-reuse")) == "related_in_part"
     assert sections.headline(of_outcome("unrelated")) == "unrelated"
 

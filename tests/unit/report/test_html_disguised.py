@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from known_pairs import of_outcome, told
+from known_pairs import at_budget, of_outcome, told
 from test_html import Reader
 
 from modelkin.questions.gains import ALARM
@@ -238,9 +238,11 @@ def test_names_cannot_leave_the_head_of_a_printed_page() -> None:
     assert "\\22 \\3b " in style
 
 
-def test_every_label_of_a_strange_kind_is_named_in_the_lead() -> None:
-    """Questions that are no roll call are said to be none."""
-    for question in ("identity", "copies", "pooled-rows", "gauge", "coverage"):
-        for language in LANGUAGES:
-            name = words(language)["questions"]["label"][question]
-            assert name in words(language)["questions"]["lead"]
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_questions_that_are_no_roll_call_are_said_to_be_none(language: Language) -> None:
+    """Those that the page holds, and no others: `quick` asks few of them."""
+    for case in (of_outcome("unrelated"), at_budget("dune", "grove", "quick")):
+        asked = {answer.question for answer in sections.evidence(case)}
+        lead, labels = Sheet(case, language).lead(), words(language)["questions"]["label"]
+        for question in ("identity", "copies", "pooled-rows", "gauge", "coverage"):
+            assert (labels[question] in lead) == (question in asked), question

@@ -213,7 +213,9 @@ def test_words_from_strangers_stay_words(evil: str) -> None:
     case = poisoned(evil, of_outcome("related, and in which order"))
     assert is_tame(markdown(case))
     table = Page(markdown(case)).tags
-    assert table.count("td") == 2 * 6 + 5 + 2 * 4  # no cell more and none less: models, the answer, two beside
+    assert (
+        table.count("td") == 2 * 6 + 5 + 4 + 2 * 3
+    )  # no cell more and none less: models, the answer, a candidate, a control
 
 
 def test_the_check_itself_sees_what_is_not_tame() -> None:

@@ -68,7 +68,7 @@ def test_the_page_says_of_every_table_what_it_is_and_what_strangers_show() -> No
 @pytest.mark.usefixtures("undrawn")
 def test_beside_every_number_of_a_pair_stands_what_strangers_have() -> None:
     text = page.survey_html(of_three())
-    row = re.search(r'<tr><th scope="row">dune · heath</th>.*?</tr>', text, re.S)
+    row = re.search(r'<tr role="row"><th role="rowheader" scope="row">dune · heath</th>.*?</tr>', text, re.S)
     assert row is not None
     cells = re.findall(r"<td[^>]*>(.*?)</td>", row[0])
     scatter = next(line.scatter for line in pair_lines(of_three()) if (line.a, line.b) == ("dune", "heath"))

@@ -15,6 +15,8 @@ from modelkin.report.html.words import Language, Words, label, words
 from modelkin.report.text import interval, percent
 
 MOST_BARS = 40
+PLAINLY_LARGER = 1.5  # a p beside the share of draws that reach as much: a reader sees the difference and asks
+LAYERS = "layer-map"
 COUNTS_OF_N = (*COUNTED, "hidden-axes-by-gains", "hidden-axes-by-embeddings")
 
 
@@ -50,21 +52,36 @@ def _null_chart(name: str, answer: Evidence, seen: float, language: Language) ->
         columns=(text["value"], text["draws"], text["observed"]),
         rows=(*rows, (observed, "", "●")),
         narrow=True,
-        note=_of_many(answer, seen, text),
+        note=" ".join(note for note in (_by_neurons(answer, text), _beside_p(answer, seen, text)) if note),
     )
 
 
-def _of_many(answer: Evidence, seen: float, text: Words) -> str:
-    """Where the picture would accuse and the p does not: the best of several counts beside the law of one."""
-    if seen <= max(answer.null.sample) or standing_of(answer) == "counts" or answer.log10_pvalue is None:
+def _beside_p(answer: Evidence, seen: float, text: Words) -> str:
+    """Where the picture says more than the p: draws are of one count, and p is a bound for the best of several."""
+    if standing_of(answer) == "counts" or answer.log10_pvalue is None:
         return ""
-    return str(text["of_many"]).format(p=pvalue_text(answer.log10_pvalue))
+    sample, p = answer.null.sample, pvalue_text(answer.log10_pvalue)
+    if seen > max(sample):
+        return str(text["of_many"]).format(p=p)
+    reached = sum(draw >= seen for draw in sample)
+    if 10.0**answer.log10_pvalue < PLAINLY_LARGER * reached / len(sample):
+        return ""
+    return str(text["bound"]).format(reached=f"{reached:,}", draws=f"{len(sample):,}", p=p)
+
+
+def _by_neurons(answer: Evidence, text: Words) -> str:
+    """The question counts layers; what it has a law for, and what is drawn, are the neurons of some of them."""
+    if answer.question != LAYERS:
+        return ""
+    where = "best_two" if answer.n <= max((finding.n for finding in answer.per_layer), default=0) else "all_facing"
+    return str(text["by_neurons"]).format(where=text[where])
 
 
 def _null_axis(answer: Evidence, seen: float, text: Words) -> Spec:
     shown = (0.0, seen, *answer.null.sample)
     whole = all(value == int(value) for value in shown) and seen <= answer.n and answer.question in COUNTS_OF_N
-    title = text["x_count"].format(n=f"{answer.n:,}") if whole else text["axis"].get(answer.question, text["x"])
+    counted = text["x_count"][answer.question].format(n=f"{answer.n:,}") if whole else ""
+    title = counted or text["axis"].get(answer.question, text["x"])
     margin = 0.04 * (max(shown) - min(shown)) or 1.0
     return {
         "field": "value",
@@ -122,7 +139,7 @@ def _step(bars: Sequence[tuple[float, int]]) -> float:
 
 def map_chart(found: LayerMap, language: Language) -> Chart:
     text = words(language)["layer_map"]
-    columns = (text["b"], text["a"], text["found"], text["of"])
+    columns = (text["b"], text["a"], text["neurons"], text["of"])
     rows = []
     for b, a in found.pairs:
         finding = found.findings.get((b, a or ""))
@@ -156,11 +173,13 @@ def share_chart(comparison: Comparison, language: Language) -> Chart | None:
     text = words(language)["relation"]
     parts = comparison.relation.by_layer if comparison.relation else ()
     shared = comparison.relation.shared if comparison.relation else None
-    if shared is None or not 3 <= len(parts) <= MOST_LAYERS:
+    if shared is None or len(parts) < 3:
         return None
     columns = (text["by_layer"], text["parameters"], text["inherited"], text["interval"])
-    order = layer_order([part.part for part in parts])
-    parts = tuple(sorted(parts, key=lambda part: order.index(part.part)))
+    named = {part.part: part for part in parts}
+    every = len(parts)
+    parts = tuple(named[name] for name in layer_order(list(named))[:: -(-len(named) // MOST_LAYERS)])
+    note = text["share_some"].format(shown=f"{len(parts):,}", all=f"{every:,}") if len(parts) < every else ""
     rows = [
         (
             part.part or text["no_layer"],
@@ -176,7 +195,7 @@ def share_chart(comparison: Comparison, language: Language) -> Chart | None:
     ]
     alt = text["share_alt"].format(low=percent(min(part.fraction for part in parts)))
     of = words(language)["layer_map"][shared.side(comparison.verdict.direction)]
-    return Chart("shares", text["share_chart"], alt, _shares(columns, values, of), columns, tuple(rows))
+    return Chart("shares", text["share_chart"], alt, _shares(columns, values, of), columns, tuple(rows), note=note)
 
 
 def _shares(columns: Sequence[str], values: list[Spec], of: str) -> Spec:

@@ -17,6 +17,8 @@ from markupsafe import Markup, escape
 from modelkin.report.html.chart import Chart
 
 OPENING = re.compile(r"<svg[^>]*>")
+# What the drawing library says of its marks, in English: the whole picture has a name in the language of the page.
+SPOKEN = re.compile(r' (?:aria-label|aria-roledescription|role)="[^"]*"')
 NEEDED = "vl_convert"
 PICTURE_FONT = "'Liberation Sans', 'Modelkin Hangul Sans', sans-serif"  # the first comes with the converter
 HINT = "pip install 'modelkin[report]'"
@@ -53,7 +55,7 @@ def picture(chart: Chart) -> bytes:
 def drawn(chart: Chart) -> Drawing:
     vl_convert = _converter()
     vega = vl_convert.vegalite_to_vega(chart.spec)
-    svg = str(vl_convert.vega_to_svg(vega, allowed_base_urls=[]))
+    svg = SPOKEN.sub("", str(vl_convert.vega_to_svg(vega, allowed_base_urls=[])))
     words = Markup("<title>{}</title><desc>{}</desc>").format(chart.title, chart.alt)
     named = OPENING.sub(
         lambda found: f'{found[0][:-1]} role="img" aria-label="{escape(chart.alt)}">{words}', svg, count=1

@@ -25,8 +25,8 @@ REMARK = re.compile(r"for comparison only:|controls:|held against |extrapolated:
 CORRELATED = ("hidden-axes-by-gains", "pooled-rows")
 HEADLINES = {
     "component-reuse": "related_in_part",
-    "shared-init": "not_descent",
-    "shared-ancestor": "not_descent",
+    "shared-init": "common_start",
+    "shared-ancestor": "common_ancestor",
     "identical": "identical",
 }
 PLACES = ("hidden", "neurons", "heads", "experts", "layers")

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from modelkin.records import Beside, Claims, Comparison, Evidence, KindShare, Party
+from modelkin.records import Beside, BriefAnswer, Claims, Comparison, Evidence, KindShare, Party
 from modelkin.records.naming import short_names
 from modelkin.report.comparison_text import UNMASKED, pvalue_text, seen_through, shortened
 from modelkin.report.extrapolation import is_extrapolated, rests_on_extrapolation
 from modelkin.report.html import sections
 from modelkin.report.html.chart import MOST_LAYERS, Chart
-from modelkin.report.html.charts import map_chart, null_charts, share_chart
+from modelkin.report.html.charts import COUNTS_OF_N, map_chart, null_charts, share_chart
 from modelkin.report.html.drawing import Drawing, can_draw
 from modelkin.report.html.layer_charts import curve_charts, heat_chart
 from modelkin.report.html.numbers import is_named, many, zeros
@@ -232,17 +232,36 @@ class Sheet:
         parts = self.comparison.relation.not_compared if self.comparison.relation else ()
         return [(one.role, f"{one.parameters:,}", said(one.why, self.language)[0]) for one in parts]
 
+    def lead(self) -> str:
+        """How most questions are asked, and which of those that are here are asked otherwise."""
+        text, here = self.w["questions"], [one.answer.question for one in self.asked]
+        others = self.labels([question for question in here if question not in COUNTS_OF_N])
+        more = str(text["lead_others"]).format(others=others) if others else text["lead_all"]
+        return f"{text['lead']} {more}"
+
+    def of_pair(self, question: str) -> str:
+        """The count of the pair itself, to stand beneath those of controls."""
+        answer = next((one.answer for one in self.asked if one.answer.question == question), None)
+        if answer is None:
+            return self._brief(None)
+        p = answer.log10_pvalue
+        return self._brief(BriefAnswer(question=question, statistic=answer.statistic, n=answer.n, log10_pvalue=p))
+
     def beside_questions(self, rows: Sequence[Beside]) -> dict[str, str]:
         """Questions, with what strangers give; of the layers a p alone is shown."""
         asked = sections.beside_questions(rows)
         return {**asked, **({LAYERS: ""} if LAYERS in asked else {})}
 
     def brief(self, row: Beside, question: str) -> str:
-        answer = next((one for one in row.answers if one.question == question), None)
+        return self._brief(next((one for one in row.answers if one.question == question), None))
+
+    def _brief(self, answer: BriefAnswer | None) -> str:
         if answer is None or answer.statistic is None:
             return str(self.w["questions"]["none"])
         p = "" if answer.log10_pvalue is None else f"p {pvalue_text(answer.log10_pvalue)}"
-        if question == LAYERS:  # of all facing layers together or of the two that are most alike: no two counts compare
+        if (
+            answer.question == LAYERS
+        ):  # of all facing layers together or of the two that are most alike: no two counts compare
             return p
         whole = answer.statistic == int(answer.statistic) and answer.n is not None
         count = f"{answer.statistic:,.0f} / {answer.n:,}" if whole else f"{answer.statistic:.3f}"
