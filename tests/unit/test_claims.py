@@ -319,6 +319,11 @@ def test_a_direction_is_seen_from_the_claimant() -> None:
     assert seen_from("a", "related", "neither", kinds).descent == "neither"
 
 
+def test_a_merge_that_is_one_of_two_readings_bears_nothing_out() -> None:
+    told, perhaps = (seen_from("b", "related", "a->b", [KindShare("merge", p)]).kinds for p in (None, 0.5))
+    assert (told, perhaps) == (("merge",), ())
+
+
 @pytest.mark.parametrize(
     ("claimed", "id", "same"),
     [

@@ -112,7 +112,7 @@ def _merged(kinds: frozenset[str], stored: Stored) -> Finding:
         return UNCHANGED
     if "merge" in kinds:
         return "confirmed", "the two and a candidate were found to be a mixture and its sources"
-    return "cannot be told", "a mixture shows only beside its other sources (--candidates)"
+    return "cannot be told", "a mixture shows only beside its other sources (--candidates), and by rounding"
 
 
 Rule = Callable[[frozenset[str], Stored], Finding]

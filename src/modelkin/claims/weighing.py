@@ -53,7 +53,8 @@ def seen_from(
     side: Side, outcome: Outcome | None, direction: Direction, kinds: Iterable[KindShare], told: Relation | None = None
 ) -> Judged:
     """A verdict as one side of the pair sees it. `told`: what all tensors of both said, where they were read."""
-    names = tuple(share.kind for share in kinds)
+    # A merge with a probability is one of two readings: nothing is borne out by it.
+    names = tuple(share.kind for share in kinds if share.kind != "merge" or share.probability is None)
     stored: Stored = "unclear" if told is None else stored_by(told.tensors, side)
     if direction in ("neither", "unknown"):
         return Judged(outcome, direction, names, stored)
