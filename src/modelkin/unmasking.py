@@ -15,9 +15,10 @@ from modelkin.records import Answer, Json, NotEvidence, Unanswered
 from modelkin.sampling.budget import Room
 from modelkin.sources.protocol import Progress
 from modelkin.verdict.depth import layers_apart
-from modelkin.verdict.policy import SETS_NEEDED, tally
+from modelkin.verdict.policy import EMBEDDINGS, GAINS, SETS_NEEDED, Tally, tally
 
 STAGE = 5
+WHOLE, HALF = 0.9, 0.5  # shares of hidden axes that find themselves, by tokens and by gains
 IN_PLACE = "not needed: the weights agree in their places"
 
 
@@ -59,4 +60,10 @@ def all_in_place(found: Sequence[Answer]) -> bool:
     """Whether all that was asked agrees in its place, in all layers: then nothing was rearranged."""
     seen = tally(found)
     elsewhere = layers_apart(seen.rejecting) or any(map(heads_stand_elsewhere, seen.rejecting))
-    return len(seen.sets) >= SETS_NEEDED and not seen.quiet and not elsewhere
+    return len(seen.sets) >= SETS_NEEDED and not seen.quiet and not elsewhere and not _gains_differ(seen)
+
+
+def _gains_differ(seen: Tally) -> bool:
+    """Tokens say that the axes are the same, and gains do not: they may have been moved into the matrices."""
+    effects = {answer.question: answer.effect or 0.0 for answer in seen.rejecting}
+    return effects.get(EMBEDDINGS, 0.0) >= WHOLE and effects.get(GAINS, 1.0) < HALF

@@ -7,8 +7,9 @@ import msgspec
 from modelkin.records import Evidence, LayerFinding, Relation, Shared, Unanswered
 from modelkin.records.relation import KindFound, Merge
 from modelkin.records.terms import Direction, Kind
+from modelkin.unmasking import all_in_place
 from modelkin.verdict import judge
-from verdict_answers import EMBEDDINGS, FAILS, GAINS, NEURONS, evidence, kinds, no, no_suspicion, yes
+from verdict_answers import EMBEDDINGS, FAILS, GAINS, NEURONS, evidence, kinds, mapped, no, no_suspicion, yes
 
 UNMASKED = "unmasked-neurons"
 TURNED = {"undone": ["hidden axes are a rotation of A's"], "layer_map": [["0", "1"], ["1", None]]}
@@ -21,9 +22,9 @@ def seen(log10: float = -3.5, share: float = 1.0, **changes: object) -> Evidence
     return evidence(UNMASKED, log10, **(told | changes))
 
 
-def relation(*found: Kind, direction: Direction = "unknown") -> Relation:
+def relation(*found: Kind, direction: Direction = "unknown", low: float = 0.8) -> Relation:
     told = tuple(KindFound(kind, None, "it shows", "it does not") for kind in found)
-    share = Shared(0.9, 0.8, 1.0)
+    share = Shared(max(0.9, low), low, 1.0)
     return Relation(
         kinds=told, direction=direction, direction_probability=0.97, direction_reasons=("it lost",), shared=share
     )
@@ -197,3 +198,37 @@ def test_a_disguise_with_its_order() -> None:
     verdict = judge([*QUIET, seen()], alignment=TURNED, relation=relation("obfuscated", direction="a->b"))
     assert kinds(verdict) == ["obfuscated"]
     assert "B continues from the weights of A" in verdict.sentence
+
+
+def test_what_is_all_the_same_but_for_free_numbers_is_no_part() -> None:
+    """Grids, zeros and moved gains hide rows as they stand; all tensors together show that nothing else is new."""
+    alone = [yes(EMBEDDINGS), no(GAINS), no(NEURONS)]
+    assert kinds(judge(alone)) == ["component-reuse"]
+    whole = judge(alone, relation=relation("re-encoded", low=0.95))
+    assert kinds(whole) == ["re-encoded"]
+    assert "in part" not in whole.sentence
+    for less in (relation("re-encoded", low=0.7), relation("re-encoded", "fine-tune", low=0.95)):
+        assert kinds(judge(alone, relation=less))[0] == "component-reuse"
+
+
+def test_neurons_that_agree_once_gains_are_folded_in_are_no_part() -> None:
+    layers = (LayerFinding("0", "0", statistic=1, n=1, effect=0.999),)
+    answers = [yes(EMBEDDINGS), no(GAINS), no(NEURONS)]
+    assert kinds(judge([*answers, seen(-5.5, per_layer=layers)], alignment=IN_PLACE)) == ["undetermined"]
+    part = judge([*answers, seen(-5.5, 0.2, per_layer=layers)], alignment=IN_PLACE)
+    assert kinds(part) == ["component-reuse"]
+
+
+def test_the_map_with_more_layers_is_shown() -> None:
+    told = msgspec.structs.replace(relation("fine-tune"), layer_map=(("0", "0"), ("1", "1")))
+    seen_in_part = evidence("layer-map", -41.0, index_set="neurons", per_layer=mapped(("0", "0"), ("1", "")))
+    answers = [yes(NEURONS), yes(GAINS), seen_in_part]
+    assert judge(answers).layer_map == (("0", "0"), ("1", None))
+    assert judge(answers, relation=told).layer_map == (("0", "0"), ("1", "1"))
+
+
+def test_gains_that_differ_where_tokens_agree_are_looked_into() -> None:
+    agree = [yes(EMBEDDINGS, effect=1.0), yes(NEURONS, effect=0.9)]
+    assert all_in_place([*agree, yes(GAINS, effect=0.9)])
+    assert not all_in_place([*agree, yes(GAINS, effect=0.1)])
+    assert all_in_place([yes(EMBEDDINGS, effect=0.3), yes(NEURONS, effect=0.3), yes(GAINS, effect=0.1)])

@@ -25,7 +25,7 @@ from modelkin.alignment.summary import head_order as order_of_heads
 from modelkin.alignment.summary import neuron_order as order_of_neurons
 from modelkin.architectures import Anatomy
 from modelkin.architectures.anatomy import Wanted
-from modelkin.architectures.views import Columns, Floats, Rows, chosen
+from modelkin.architectures.views import Columns, Floats, Rows, View, chosen
 from modelkin.errors import NothingComparable
 from modelkin.records import Role, Slot
 
@@ -35,6 +35,7 @@ NEURON_COLUMNS = (Role.DOWN, Role.SHARED_DOWN)
 SHARED = (Role.SHARED_GATE, Role.SHARED_UP, Role.SHARED_DOWN)
 QUERIES, KEYS, VALUES = (Role.Q, Role.Q_BIAS), (Role.K, Role.K_BIAS), (Role.V, Role.V_BIAS)
 ROW_BY_ROW = (Role.EMBEDDING, Role.HEAD)  # a token each, in no order of a
+EMBEDDING, HEAD = Slot(Role.EMBEDDING), Slot(Role.HEAD)
 ROUTING = (Role.ROUTER, Role.ROUTER_BIAS)
 
 
@@ -58,6 +59,11 @@ class Rewritten(Anatomy):
         """Whole tensors: an order is known only once a layer was looked at."""
         return self.alignment.b.bytes_of([(self._stored(part[0]), None) for part in wanted])
 
+    def view(self, slot: Slot) -> View:
+        """One table for embedding and head is read as either: gains that were moved change what the head is."""
+        both = slot == HEAD and HEAD not in self.slots and self.facts.tied
+        return super().view(EMBEDDING if both else slot)
+
     def dtype(self, slot: Slot) -> str:
         """Turned numbers lie between those that the file's format can hold."""
         self.view(slot)
@@ -68,7 +74,8 @@ class Rewritten(Anatomy):
         stored, order = self._stored(slot), self._rows(slot)
         picked = chosen(rows, self.shape(slot)[0])
         if slot.role in ROW_BY_ROW:
-            (part,) = self.alignment.b.read_many([(stored, picked)], kind)
+            table = stored if stored in self.slots else EMBEDDING
+            (part,) = self.alignment.b.read_many([(table, picked)], kind)
             found = self.axes.read(stored, part, None)
         elif slot.role in WRITERS or order is None:
             (whole,) = self.alignment.b.read_many([(stored, None)], kind)

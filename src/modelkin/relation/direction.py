@@ -88,9 +88,8 @@ def judged(clues: Clues, triplets: Sequence[Triplet], odds: Mapping[str, tuple[f
     children = {child for child, _ in lost}
     star = next((t for t in triplets if t.shape == "star"), None) if clues.merge is None else None
     if star is not None:
-        return Judgement(
-            "neither", None, (f"A, B and {short_names([star.third])[star.third]} part at a model that is none of them",)
-        )
+        third = short_names([star.third])[star.third]
+        return Judgement("neither", None, (f"A, B and {third} come from a model that is none of the three",))
     if clues.new_digits and lost and not made:
         return Judgement("unknown", None, (*(why for _, why in lost), NEW_DIGITS))
     if len(children) == 1:

@@ -14,7 +14,6 @@ from typing import Literal
 import numpy as np
 
 from modelkin.records import Role, Slot
-from modelkin.relation.inheritance import Share, share_of_rows
 from modelkin.relation.reading import Floats, Indices, LayerMap, Weights, in_layer, spread
 
 MOST_NEURONS, MOST_EXPERTS = 256, 16
@@ -81,10 +80,6 @@ class Upcycling:
                 both += len(np.intersect1d(one.found, other.found))
                 asked += one.asked
         return both / asked if asked else 1.0
-
-    def rows_share(self) -> Share:
-        asked = sum(match.asked for match in self.matches)
-        return share_of_rows(sum(len(match.found) for match in self.matches), asked)
 
 
 def upcycling(a: Weights, b: Weights, layers: LayerMap) -> Upcycling | None:

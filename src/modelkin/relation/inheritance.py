@@ -22,13 +22,20 @@ from modelkin.stats import clopper_pearson
 MOST_ROWS = 512
 BY_COLUMN = frozenset({Role.O, Role.DOWN, Role.SHARED_DOWN, Role.CROSS_O})  # neurons and heads are their columns
 SIGNED = frozenset({Role.UP, Role.DOWN, Role.SHARED_UP, Role.SHARED_DOWN})  # whose neurons may change their signs
+MOST = 0.5  # of the rows
 VECTOR_ALPHA = 1e-6
+COMPUTED = 1e-5  # what turning back, or choosing free numbers, in single precision leaves at most
 FREELY = 4  # half steps of the coarser format, left over once free numbers are chosen alike; strangers leave nearly all
 Share = tuple[float, float, float]  # estimate, low, high
 
 
 def rows_found(a: Floats, b: Floats, role: Role, rng: np.random.Generator) -> tuple[int, int]:
-    """(rows asked, rows of b that chose their own of a). Rows without variance are not asked."""
+    """(rows asked, rows of b that chose their own of a). Rows without variance are not asked.
+
+    Where that are most, the rows of a choose too, and the side counts that finds more: training can draw the rows of a
+    table together, and then they are chosen well and choose badly, whichever of the two stands first. Below, one side
+    alone keeps what strangers show at one row.
+    """
     if role in BY_COLUMN:
         chosen = spread(a.shape[1], MOST_ROWS)
         a, b = a[:, chosen].T, b[:, chosen].T
@@ -42,8 +49,11 @@ def rows_found(a: Floats, b: Floats, role: Role, rng: np.random.Generator) -> tu
         return 0, 0
     hidden = rng.permutation(len(left))  # among equals the first is chosen, and that must not be its own
     likeness = right @ left[hidden].T
-    choice = hidden[np.argmax(np.abs(likeness) if role in SIGNED else likeness, axis=1)]
-    return len(left), int(np.sum(choice == np.arange(len(left))))
+    likeness = np.abs(likeness) if role in SIGNED else likeness
+    chosen_by_b = int(np.sum(hidden[np.argmax(likeness, axis=1)] == np.arange(len(left))))
+    chosen_by_a = int(np.sum(np.argmax(likeness, axis=0) == hidden))
+    most = max(chosen_by_a, chosen_by_b)
+    return len(left), most if most > MOST * len(left) else chosen_by_b
 
 
 def _unit(rows: Floats) -> Floats:
@@ -66,9 +76,14 @@ def share_of_rows(found: int, asked: int) -> Share:
 
 def share_of_fact(fact: TensorFact) -> Share:
     """Of a tensor as it stands; one that is the other's but for numbers that are free, up to rounding, is inherited."""
-    if fact.refitted is not None and fact.refitted <= FREELY * max(half_step(fact.dtype_a), half_step(fact.dtype_b)):
+    if fact.refitted is not None and fact.refitted <= FREELY * stored_step(fact):
         return 1.0, 1.0, 1.0
     return share_in_place(fact)
+
+
+def stored_step(fact: TensorFact) -> float:
+    """The most that storing in the coarser of the two formats moves a number, beside its size."""
+    return max(COMPUTED, half_step(fact.dtype_a), half_step(fact.dtype_b))
 
 
 def share_in_place(fact: TensorFact) -> Share:
@@ -90,16 +105,21 @@ def correlated(r: float | None, n: int) -> bool:
 def total(parts: Iterable[tuple[int, Share]], whole: int, unseen: int = 0) -> Shared | None:
     """Shares by their parameters over all parameters. Intervals are added in squares. [Zou and Donner 2008]
 
+    But not where all beside what was counted may be inherited too, as gains are that were moved together.
     `unseen` of the whole could not be compared: the share is of the rest, and the interval reaches from none of it
     inherited to all of it. None where nothing is left.
     """
-    mass = below = above = 0.0
+    mass = below = above = free = 0.0
     for count, (share, low, high) in parts:
         mass += count * share
         below += (count * (share - low)) ** 2
-        above += (count * (high - share)) ** 2
+        if (low, high) == (share, 1.0):  # counted, and the rest hidden, if it is, for one reason: nothing averages out
+            free += count * (high - share)
+        else:
+            above += (count * (high - share)) ** 2
     if whole <= unseen:
         return None
-    ends = mass / (whole - unseen), (mass - math.sqrt(below)) / whole, (mass + math.sqrt(above) + unseen) / whole
+    high_end = (mass + math.sqrt(above) + free + unseen) / whole
+    ends = mass / (whole - unseen), (mass - math.sqrt(below)) / whole, high_end
     fraction, low, high = (min(1.0, max(0.0, end)) for end in ends)
     return Shared(fraction, low, high)

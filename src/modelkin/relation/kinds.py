@@ -107,14 +107,14 @@ def _structure(found: Findings) -> list[KindFound]:
     if found.experts is not None and found.experts.holds:
         share, dense = found.experts.share, found.experts.dense_neurons
         words = {"copied": "copies of the MLP", "split": "parts of the MLP", "partly": "copies of the MLP, partly new"}
-        why = f"experts are {words[found.experts.how]}: {share:.0%} of their neurons are found in it twice over"
+        why = f"experts are {words[found.experts.how]}: {share:.0%} of their neurons are recognised in it in two ways"
         kinds.append(KindFound("moe-upcycle", None, why, f"one in {dense} neurons is"))
     if found.depth is not None:
         kinds.append(KindFound(found.depth.kind, None, found.depth.why, "no layer continues another"))
     if found.narrow is not None:
         axes = len(found.narrow.axes)
         order = "in their order" if np.all(np.diff(found.narrow.axes) > 0) else "in another order"
-        why = f"{found.narrow.found} of {axes} hidden axes are found twice over in the wider model, {order}"
+        why = f"{found.narrow.found} of {axes} hidden axes are recognised in two ways in the wider model, {order}"
         if found.disguises:  # by then both have the axes of a
             why = "one has fewer neurons or hidden axes, and those are the other's"
         kinds.append(KindFound("width-prune", None, why, "about one axis is"))
@@ -184,7 +184,7 @@ def _shared_ancestor(found: Findings) -> KindFound | None:
     star = next((t for t in found.triplets if t.shape == "star"), None)
     if star is None:
         return None
-    why = f"A, B and {short_names([star.third])[star.third]} part at a model that is none of them"
+    why = f"A, B and {short_names([star.third])[star.third]} come from a model that is none of the three"
     return KindFound("shared-ancestor", None, why, "strangers have no common point")
 
 

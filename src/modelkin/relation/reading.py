@@ -20,6 +20,7 @@ Indices = NDArray[np.intp]
 LayerMap = tuple[tuple[str, str | None], ...]
 BLOCK = 8 << 20  # numbers held at once where only sums are taken
 MOST_HELD = 128 << 20  # numbers of one tensor
+EMBEDDING, HEAD = Slot(Role.EMBEDDING), Slot(Role.HEAD)
 VOCABULARY = (Role.EMBEDDING, Role.HEAD, Role.HEAD_BIAS)
 # Matrices inside the layers: what training moves, quantisers quantise and adapters change.
 LINEAR = frozenset({
@@ -118,11 +119,19 @@ def tokens_by_number(rows: tuple[int, int]) -> Tokens:
 
 @dataclass(frozen=True, eq=False)
 class FacingSlots:
-    """A slot of a beside one of b; for rows of a vocabulary, which row stands for which."""
+    """A slot of a beside one of b; for rows of a vocabulary, which row stands for which.
+
+    `read_as`: as what b's is read, where one table does two things.
+    """
 
     a: Slot
     b: Slot
     tokens: Tokens | None = None
+    read_as: Slot | None = None
+
+    @property
+    def read_b(self) -> Slot:
+        return self.b if self.read_as is None else self.read_as
 
     def shape(self, a: Weights) -> tuple[int, ...]:
         """What can be compared."""
@@ -132,7 +141,7 @@ class FacingSlots:
 def facing_slots(a: Weights, b: Weights, layers: LayerMap, tokens: Tokens | None) -> list[FacingSlots]:
     """Every slot of b beside the slot of a that it continues by the layer map, if the shapes allow.
 
-    Where a has one table for embedding and head, the head of b stands beside that.
+    Where one of the two has one table for embedding and head, the head of the other stands beside that.
     """
     continued = dict(layers)
     found = []
@@ -147,7 +156,16 @@ def facing_slots(a: Weights, b: Weights, layers: LayerMap, tokens: Tokens | None
         fits = shape_a == shape_b if by_token is None else shape_a[1:] == shape_b[1:] and len(by_token.a) > 0
         if fits and np.prod(shape_b):
             found.append(FacingSlots(other, slot, by_token))
-    return found
+    return found + _head_beside_embedding(a, b, found)
+
+
+def _head_beside_embedding(a: Weights, b: Weights, found: Sequence[FacingSlots]) -> list[FacingSlots]:
+    """The head of a beside the one table of b; read as a head where b is turned back, for then gains matter."""
+    if HEAD not in a.slots or HEAD in b.slots or not b.facts.tied:
+        return []
+    tables = [pair for pair in found if pair.b == EMBEDDING and a.shape(HEAD) == a.shape(pair.a)]
+    read_as = HEAD if isinstance(b, Rewritten) else None
+    return [FacingSlots(HEAD, pair.b, pair.tokens, read_as) for pair in tables]
 
 
 def _as_numbered(tokens: Tokens | None, a: tuple[int, ...], b: tuple[int, ...]) -> bool:
@@ -185,10 +203,10 @@ def blocks(a: Weights, b: Reader, pair: FacingSlots) -> Iterator[tuple[Floats, F
     for start in range(0, height, step):
         stop = min(start + step, height)
         if pair.tokens is not None:
-            yield a.read(pair.a, pair.tokens.a[start:stop]), b.read(pair.b, pair.tokens.b[start:stop])
+            yield a.read(pair.a, pair.tokens.a[start:stop]), b.read(pair.read_b, pair.tokens.b[start:stop])
         else:
             rows = None if step >= height else slice(start, stop)
-            yield a.read(pair.a, rows), b.read(pair.b, rows)
+            yield a.read(pair.a, rows), b.read(pair.read_b, rows)
 
 
 def spread(count: int, most: int) -> Indices:

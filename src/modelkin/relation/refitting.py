@@ -16,6 +16,7 @@ from modelkin.relation.elementwise import Floats
 
 ROUNDS = 8  # of scaling rows and columns in turn
 IN_ROWS, IN_COLUMNS = (Role.Q, Role.K, Role.V), (Role.O,)  # where heads lie
+POWERS = 4  # of the products, to begin with
 TINY = np.float32(1e-30)
 
 
@@ -37,13 +38,26 @@ def left_over(a: Floats, b: Floats, role: Role, head_dim: int | None) -> float:
 
 def _rescaled(a: Floats, b: Floats) -> float:
     """What is left of b beside a with every row and every column scaled, by least squares in turn."""
-    columns = np.ones(a.shape[1], dtype=np.float32)
+    columns = _signed_columns(a, b)
     for _ in range(ROUNDS):
         x = a * columns
         rows = np.einsum("ij,ij->i", x, b) / np.maximum(np.einsum("ij,ij->i", x, x), TINY)
         x = a * rows[:, None]
         columns = np.einsum("ij,ij->j", x, b) / np.maximum(np.einsum("ij,ij->j", x, x), TINY)
     return float(np.linalg.norm(b - x * columns))
+
+
+def _signed_columns(a: Floats, b: Floats) -> Floats:
+    """Where to begin: the products of two entries are rank one up to squares, if b is a scaled, signs and all.
+
+    From equal columns, scales of both signs would cancel each other in the rows, and least squares may stay there.
+    """
+    products = a * b
+    columns = products[np.argmax(np.einsum("ij,ij->i", products, products))]
+    for _ in range(POWERS):
+        columns = products.T @ (products @ columns)
+        columns = columns / max(float(np.linalg.norm(columns)), TINY)
+    return np.asarray(columns, dtype=np.float32)
 
 
 def _mixed(a: Floats, b: Floats, head_dim: int) -> float:

@@ -47,6 +47,7 @@ from modelkin.relation.tensors import linear, tensor_facts
 from modelkin.relation.tokens import token_facts
 from modelkin.relation.triplets import triplet
 from modelkin.relation.turned import axes_facts
+from modelkin.relation.unmatched import completed
 from modelkin.relation.values import nothing_learnt
 
 Progress = Callable[[str, int, int], None]
@@ -95,14 +96,14 @@ def relate(a: Weights, b: Weights, inquiry: Inquiry = Inquiry(), progress: Progr
 
 def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Relation:
     rng = np.random.default_rng([inquiry.seed, 6])
-    layers = inquiry.layers or default_map(a.layers, b.layers)
+    layers = completed(a, b, inquiry.layers or default_map(a.layers, b.layers))
     narrow, narrow_side = _narrowed(a, b, layers, inquiry.tokens)
     left: Weights = Narrowed(a, narrow) if narrow is not None and narrow_side == "b" else a
     right: Weights = Narrowed(b, narrow) if narrow is not None and narrow_side == "a" else b
     pairs = facing_slots(left, right, layers, inquiry.tokens)
     every = tensor_facts(left, right, pairs, rng, progress)
     facts, unseen = _told_apart(left, right, pairs, every)
-    unseen += without_place(a, b, layers)
+    unseen += without_place(a, b, layers, pairs)
     depth = depth_change(a, b, layers, rng, renumbered=bool(inquiry.disguises))
     # Doubles of a rearranged model stand in an order of their own.
     doubled = [] if inquiry.disguises else doubled_slots(left, right, layers, depth)
@@ -130,8 +131,8 @@ def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Re
     )
     judged = direction.judged(clues, thirds, odds)
     heads, doubles = repeated_heads(left, right, layers), _doubles(depth)
-    compared = Compared(a, b, facts, unseen, experts, heads, doubles)
-    facing = Compared(left, right, facts, unseen, experts, heads, doubles)
+    compared = Compared(a, b, facts, unseen, experts, heads, doubles, layers)
+    facing = Compared(left, right, facts, unseen, experts, heads, doubles, layers)
     side = child_side(judged.direction)
     whole, known = _complete(a, b, pairs) and not unseen, inquiry.tokens is not None and inquiry.tokens.known
     found = Findings(

@@ -16,16 +16,15 @@ import numpy as np
 from modelkin.alignment import Rewritten
 from modelkin.records import Direction, Role, Shared, Side, Slot
 from modelkin.records.relation import NotCompared, PartShare, TensorFact
-from modelkin.relation.experts import PARTS, Upcycling
-from modelkin.relation.inheritance import Share, share_of_fact, total
-from modelkin.relation.reading import LINEAR, LayerMap, Weights, as_stored, counterpart, in_layer
+from modelkin.relation.experts import PARTS, ExpertMatch, Upcycling
+from modelkin.relation.inheritance import Share, share_of_fact, share_of_rows, total
+from modelkin.relation.reading import HEAD, LINEAR, FacingSlots, LayerMap, Weights, as_stored, counterpart, in_layer
 from modelkin.relation.repeated import RepeatedHeads
 
 IN_HEADS = frozenset({Role.Q, Role.K, Role.Q_BIAS, Role.K_BIAS})
 TURNED_HEADS = "queries and keys can be turned inside their heads without a trace, and these are not found in place"
 OTHER_HEADS = "the two have other numbers of heads of keys and values, and these are not found in place"
 ONE_TABLE = "the other model has one table for embedding and head"
-HEAD = Slot(Role.HEAD)
 ALL_ROLES = frozenset(Role)
 
 
@@ -53,6 +52,7 @@ class Compared:
     experts: Upcycling | None = None
     heads: Sequence[RepeatedHeads] = ()
     doubles: Mapping[Side, Mapping[str, str]] = field(default_factory=dict)
+    layers: LayerMap = ()
 
     def weights(self, side: Side) -> Weights:
         return self.a if side == "a" else self.b
@@ -71,6 +71,31 @@ class Compared:
             once.update((in_layer(slot, double), part) for slot, part in copied)
         return [(slot, *part) for slot, part in once.items()]
 
+    def expert_parts(self, side: Side) -> list[tuple[list[Slot], Share]]:
+        """Matrices of experts of one side, or of the MLPs that these are made of, layer by layer, with one share."""
+        experts = self.experts
+        if experts is None or not experts.holds:
+            return []
+        with_experts = experts.experts_in_b == (side == "b")
+        found = []
+        for name_b, name_a in self.layers:
+            name_moe, name_dense = (name_b, name_a) if experts.experts_in_b else (name_a, name_b)
+            matches = [match for match in experts.matches if match.layer == name_moe]
+            name = name_moe if with_experts else name_dense
+            slots = [s for s in self.weights(side).slots if s.role in PARTS and s.layer is not None]
+            slots = [s for s in slots if s.layer_name == name and (s.expert is not None) == with_experts]
+            if matches and slots:
+                found.append((slots, self._expert_share(matches, with_experts)))
+        return found
+
+    def _expert_share(self, matches: Sequence[ExpertMatch], with_experts: bool) -> Share:
+        """Of one layer: of the experts' neurons those found in the MLP, or of the MLP's those found in experts."""
+        assert self.experts is not None  # as asked before
+        if with_experts:
+            return share_of_rows(sum(len(match.found) for match in matches), sum(match.asked for match in matches))
+        moe = self.b if self.experts.experts_in_b else self.a
+        return share_in_experts(matches, _neurons(moe, matches[0].layer), self.experts)
+
     def unseen_of(self, side: Side, wanted: Collection[Role] = ALL_ROLES) -> int:
         return sum(values for slot, values in self.unseen_slots(side) if slot.role in wanted)
 
@@ -79,7 +104,7 @@ class Compared:
         return [(slot, values) for slot, values in slots if slot is not None]
 
 
-def without_place(a: Weights, b: Weights, layers: LayerMap) -> list[Unseen]:
+def without_place(a: Weights, b: Weights, layers: LayerMap, pairs: Sequence[FacingSlots]) -> list[Unseen]:
     """Slots of a rewritten b that have no place in the coordinates of a; and a head whose table b has but once."""
     continued, found = dict(layers), []
     if isinstance(b, Rewritten):
@@ -88,7 +113,7 @@ def without_place(a: Weights, b: Weights, layers: LayerMap) -> list[Unseen]:
             other = counterpart(slot, continued)
             beside = other if other is not None and other in a.slots else None
             found.append(Unseen(beside, slot, _size(stored, slot), why))
-    if b.facts.tied and HEAD in a.slots and HEAD not in b.slots:
+    if b.facts.tied and HEAD in a.slots and HEAD not in b.slots and all(pair.a != HEAD for pair in pairs):
         found.append(Unseen(HEAD, None, _size(a, HEAD), ONE_TABLE))
     return found
 
@@ -123,10 +148,9 @@ def child_side(order: Direction) -> Side:
 
 def shared(found: Compared, side: Side) -> Shared | None:
     """Of the parameters of one of the two. None where nothing could be compared."""
-    weights, experts = found.weights(side), found.experts
+    weights = found.weights(side)
     parts = [(values, share) for _, values, share in found.parts(side)]
-    if experts is not None and experts.holds and experts.experts_in_b == (side == "b"):
-        parts.append(_expert_part(weights, experts))
+    parts += [(_sizes(weights, slots), share) for slots, share in found.expert_parts(side)]
     share = total(parts, sum(_wholes(weights, lambda slot: slot.role.value).values()), found.unseen_of(side))
     return None if share is None else msgspec.structs.replace(share, of=side)
 
@@ -136,6 +160,10 @@ def by_part(found: Compared, side: Side, part: Callable[[Slot], str]) -> tuple[P
     parts: dict[str, list[tuple[int, Share]]] = {}
     for slot, values, share in found.parts(side):
         parts.setdefault(part(slot), []).append((values, share))
+    for slots, share in found.expert_parts(side):
+        for name in dict.fromkeys(map(part, slots)):
+            here = [slot for slot in slots if part(slot) == name]
+            parts.setdefault(name, []).append((_sizes(found.weights(side), here), share))
     unseen: Counter[str] = Counter()
     for slot, values in found.unseen_slots(side):
         unseen[part(slot)] += values
@@ -158,8 +186,7 @@ def body(found: Compared) -> PartShare | None:
         whole = sum(_size(weights, slot) for slot in weights.slots if slot.role in LINEAR)
         parts = [(fact.values, share_of_fact(fact)) for fact in found.facts if fact.role in LINEAR]
         parts += [(each.values_a if side == "a" else each.values_b, each.share) for each in found.heads]
-        if found.experts is not None and found.experts.experts_in_b == (side == "b") and found.experts.holds:
-            parts.append(_expert_part(weights, found.experts))
+        parts += [(_sizes(weights, slots), share) for slots, share in found.expert_parts(side)]
         share = total(parts, whole, found.unseen_of(side, LINEAR)) if whole else None
         if share is not None:
             shares.append(PartShare("inside the layers", whole, share.fraction, share.low, share.high))
@@ -181,7 +208,37 @@ def _wholes(weights: Weights, part: Callable[[Slot], str]) -> dict[str, int]:
     return sizes
 
 
-def _expert_part(weights: Weights, experts: Upcycling) -> tuple[int, Share]:
-    """Parameters of all experts and the share of their neurons that was found."""
-    count = sum(_size(weights, s) for s in weights.slots if s.expert is not None and s.role in PARTS)
-    return count, experts.rows_share()
+def share_in_experts(matches: Sequence[ExpertMatch], sizes: Mapping[int, int], experts: Upcycling) -> Share:
+    """Of the neurons of an MLP those that some expert of its layer has. `sizes`: neurons of every expert of it.
+
+    Counted where all were asked, and neurons of experts that were not found may be those that are missing. Otherwise
+    experts hold together no less than one of them does, and no more than if they had nothing in common: parts of an
+    MLP have not, copies that were drawn anew in part are taken to be so at random.
+    """
+    dense = experts.dense_neurons
+    asked = sum(match.asked for match in matches)
+    if asked == sum(sizes.values()):
+        met = len(np.unique(np.concatenate([match.found for match in matches])))
+        lost = asked - sum(len(match.found) for match in matches)
+        return met / dense, met / dense, min(1.0, (met + lost) / dense)
+    held = [(share_of_rows(len(m.found), m.asked), min(1.0, sizes[m.expert] / dense)) for m in matches]
+    shares, lows, highs = (np.array([share[i] * part for share, part in held]) for i in range(3))
+    more = len(sizes) / len(matches)
+    if experts.how == "split":
+        share, low, high = (_at_most_all(each.sum() * more) for each in (shares, lows, highs))
+        return share, low, high
+    return _at_most_all(1 - np.prod(1 - shares)), float(lows.max()), _at_most_all(highs.sum() * more)
+
+
+def _at_most_all(share: float) -> float:
+    return float(min(1.0, share))
+
+
+def _neurons(moe: Weights, layer: str) -> dict[int, int]:
+    """By expert of one layer."""
+    ups = [slot for slot in moe.slots if slot.role is Role.UP and slot.layer is not None and slot.layer_name == layer]
+    return {slot.expert: moe.shape(slot)[0] for slot in ups if slot.expert is not None}
+
+
+def _sizes(weights: Weights, slots: Iterable[Slot]) -> int:
+    return sum(_size(weights, slot) for slot in slots)

@@ -84,7 +84,10 @@ def _fact(
     zeros_b = sums.b.zeros / sums.n if stored is right else _zeros(stored)
     whole = left.size == sums.n
     noise = _noise(b, pair, left, right, grids, zeros_b - sums.a.zeros / sums.n) if matrix and whole else grids.noise
-    refit = sums.same < sums.n and (chosen or (pair.b.role in LINEAR and matrix and found < MOST_FOUND * rows))
+    scalable = matrix and (
+        pair.b.role in LINEAR or Role.HEAD in (pair.a.role, pair.b.role)
+    )  # readers of gains among them
+    refit = sums.same < sums.n and (chosen or (scalable and found < MOST_FOUND * rows))
     spectra: Spectra | None = compared(left, right, formats, rng) if chosen else None
     return TensorFact(
         a=str(pair.a),
@@ -134,9 +137,9 @@ def _some_rows(a: Weights, b: Reader, pair: FacingSlots) -> tuple[Floats, Floats
     width = int(np.prod(rest))
     index = spread(height, max(2, WHOLE // width)) if pair.b.role in LINEAR else spread(height, 4096)
     if pair.tokens is not None:
-        return a.read(pair.a, pair.tokens.a[index]), b.read(pair.b, pair.tokens.b[index])
+        return a.read(pair.a, pair.tokens.a[index]), b.read(pair.read_b, pair.tokens.b[index])
     rows = None if len(index) == height else index
-    return a.read(pair.a, rows), b.read(pair.b, rows)
+    return a.read(pair.a, rows), b.read(pair.read_b, rows)
 
 
 def _stored(dtype: str, held: str) -> str:
@@ -203,8 +206,11 @@ def _noise(b: Weights, pair: FacingSlots, left: Floats, right: Floats, grids: Gr
 
 
 def _beyond(sums: Elementwise, grids: Grids, noise: float | None) -> float | None:
-    """The difference without what zeros, where they are to be seen, and rounding account for; None where none does."""
-    emptied = abs(sums.a.zeros - sums.b.zeros) > ZEROS * sums.n
+    """The difference without what zeros, where they are to be seen, and rounding account for; None where none does.
+
+    Both may have been emptied, each at its own places: what is left is measured where neither was.
+    """
+    emptied = max(sums.a.zeros, sums.b.zeros) > ZEROS * sums.n
     if noise is None and not emptied:
         return None
     if emptied:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from statistics import median
 
 from rich.console import Group, RenderableType
@@ -11,7 +11,6 @@ from rich.text import Text
 
 from modelkin.records import Comparison, Direction, Json, KindShare, Relation
 from modelkin.records.naming import short_names
-from modelkin.records.relation import KindFound
 from modelkin.report.text import interval, percent, plain
 
 TITLE = "What was done, from all tensors of both"
@@ -62,17 +61,16 @@ def relation_lines(comparison: Comparison) -> list[str]:
         by_reason.setdefault((kind.why, kind.strangers), []).append(_kind(KindShare(kind.kind, kind.probability)))
     lines = [f"{' or '.join(names)}: {why}; between strangers: {chance}" for (why, chance), names in by_reason.items()]
     if "shared-init" not in said:
-        lines += [*_order(comparison, found, kinds), *_share(comparison)]
+        lines += [*_order(comparison, found, {kind.why for kind in kinds}), *_share(comparison)]
     elif not any(kind.kind == "shared-init" for kind in kinds):
         lines += _agreement(found)
     return [*lines, *_candidate(comparison, found), *_merge(found), *_thirds(found)]
 
 
-def _order(comparison: Comparison, found: Relation, kinds: Sequence[KindFound]) -> list[str]:
-    """One line with all reasons; those that a kind was told by stand above. `kinds`: the ones that were told."""
+def _order(comparison: Comparison, found: Relation, above: Collection[str]) -> list[str]:
+    """One line with all reasons but those that stand above, where a kind was told by them."""
     if not found.direction_reasons:
         return []
-    above = {kind.why for kind in kinds}
     reasons = [why for why in found.direction_reasons if why not in above] or ["as said above"]
     return [f"{FIRST[comparison.verdict.direction]}: {'; '.join(reasons)}"]
 

@@ -83,6 +83,8 @@ def _is_identical(found: Tally) -> bool:
 
 def _beyond_chance(found: Tally, depth: Kind | None) -> Verdict:
     more: tuple[Kind, ...] = (depth,) if depth else ()
+    if found.has_moved_gains and not _is_part(found):  # then what does not agree as it stands agrees all the same
+        return _related(found, words.related(), more or ("undetermined",))
     if found.byte_equal is not None and len(found.sets) < SETS_NEEDED:
         return _related(found, words.byte_equal(found), ("component-reuse", *more))
     if found.sets == ("hidden axes",):
@@ -100,9 +102,14 @@ def _beyond_chance(found: Tally, depth: Kind | None) -> Verdict:
 def _recognised(found: Tally, alignment: Json) -> Verdict:
     """Stage 5: the neurons of one are those of the other, rearranged or in another shape."""
     undone = tuple(alignment.get("undone", ()))
-    part = found.unmasked is not None and (found.unmasked.effect or 0.0) < LEAST_RECOGNISED
-    kinds: tuple[Kind, ...] = (*(("obfuscated",) if undone else ()), *(("component-reuse",) if part else ()))
+    part: tuple[Kind, ...] = ("component-reuse",) if _is_part(found) else ()
+    kinds: tuple[Kind, ...] = (*(("obfuscated",) if undone else ()), *part)
     return _related(found, words.turned(found, undone), kinds or ("undetermined",))
+
+
+def _is_part(found: Tally) -> bool:
+    """Whether stage 5 recognised so few neurons that they are a part, and not the whole."""
+    return found.unmasked is not None and (found.unmasked.effect or 0.0) < LEAST_RECOGNISED
 
 
 def _with_better_map(verdict: Verdict, layers: tuple[tuple[str, str | None], ...]) -> Verdict:

@@ -16,11 +16,15 @@ from modelkin.records.relation import KindFound
 from modelkin.verdict import words
 from modelkin.verdict.policy import GAINS, Tally
 
+OF_A_PART: tuple[Kind, ...] = ("component-reuse", "shared-init")
+NEARLY_ALL = 0.9  # of the parameters, at the low end of the interval
 OF_THE_WHOLE: tuple[Kind, ...] = ("identical", "fine-tune", "continued-pretraining", "merged-lora")  # not of a part
 
 
 def told(verdict: Verdict, found: Tally, undone: Sequence[str], relation: Relation) -> Verdict:
     """`undone`: what had to be undone before the two could be compared."""
+    if _is_the_whole(relation):
+        verdict = _not_of_a_part(verdict)
     first = tuple(share for share in verdict.kinds if share.kind != "undetermined")
     known = {share.kind for share in first}
     left_out = known | _ruled_out(known, found)
@@ -38,10 +42,31 @@ def told(verdict: Verdict, found: Tally, undone: Sequence[str], relation: Relati
         direction_probability=relation.direction_probability if is_told else None,
         # That two began alike leaves parameters alike, and none of them was inherited.
         shared=None if _began_alike(kinds) else relation.shared,
-        layer_map=verdict.layer_map or relation.layer_map,
+        layer_map=max(verdict.layer_map, relation.layer_map, key=_matched),
         sentence=_sentence(verdict, found, undone, direction, _mixture(relation, direction)),
         limits=tuple(dict.fromkeys((*cannot, *named, *of_order, *relation.limits))),
     )
+
+
+def _is_the_whole(relation: Relation) -> bool:
+    """Whether all of both was read and nearly all is the same but for rounding and numbers that are free.
+
+    Rows that were read in part agree only as they stand: gains moved into matrices, zeros and grids hide the rest.
+    """
+    share = relation.shared
+    only_stored = {each.kind for each in relation.kinds} <= {"re-encoded"}
+    return only_stored and share is not None and share.low >= NEARLY_ALL
+
+
+def _not_of_a_part(verdict: Verdict) -> Verdict:
+    kept = tuple(share for share in verdict.kinds if share.kind not in OF_A_PART)
+    if kept == verdict.kinds:
+        return verdict
+    return msgspec.structs.replace(verdict, kinds=kept, sentence=words.related())
+
+
+def _matched(layers: Sequence[tuple[str, str | None]]) -> int:
+    return sum(a is not None for _, a in layers)
 
 
 def _ruled_out(first: Collection[Kind], found: Tally) -> set[Kind]:

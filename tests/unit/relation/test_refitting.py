@@ -17,6 +17,14 @@ def test_rows_and_columns_that_were_scaled() -> None:
     assert left_over(A, (rows * A * columns).astype(np.float32), Role.UP, None) < 1e-5
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_scales_of_both_signs_cancel_nowhere(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    a = rng.normal(size=(64, 48)).astype(np.float32)
+    rows, columns = (rng.choice([-1, 1], n) * rng.uniform(0.2, 4, n) for n in (64, 48))
+    assert left_over(a, (a * rows[:, None] * columns).astype(np.float32), Role.UP, None) < 1e-4
+
+
 @pytest.mark.parametrize(("role", "turn"), [(Role.V, False), (Role.Q, False), (Role.O, True)])
 def test_heads_whose_members_were_mixed(role: Role, turn: bool) -> None:
     mixers = RNG.normal(size=(4, 16, 16))

@@ -67,6 +67,9 @@ def test_a_reason_that_a_kind_was_told_by_is_not_told_again() -> None:
     again = msgspec.structs.replace(case.relation, direction_reasons=("it shows",))
     lines = relation_lines(msgspec.structs.replace(case, relation=again))
     assert "who came first is not told: as said above" in lines
+    hidden = msgspec.structs.replace(case.verdict, kinds=())  # then nothing stands above
+    lines = relation_lines(msgspec.structs.replace(case, relation=again, verdict=hidden))
+    assert "who came first is not told: it shows" in lines
 
 
 @pytest.mark.parametrize("found", [("shared-init",), ("undetermined",)])
