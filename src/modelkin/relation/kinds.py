@@ -222,7 +222,7 @@ def _component(found: Findings) -> list[KindFound]:
     if not parts:
         return []
     share = 0.0 if found.body is None else found.body.fraction
-    why = f"{share:.1%} of what is inside the layers is inherited; found are {', '.join(sorted(parts))}"
+    why = f"{share:.1%} of what is inside the layers is shared; found are {', '.join(sorted(parts))}"
     return [KindFound("component-reuse", None, why, "nothing: of the rows of a tensor one finds its own")]
 
 

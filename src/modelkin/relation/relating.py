@@ -17,7 +17,7 @@ from modelkin.relation.depth import Depth, depth_change, doubled_slots
 from modelkin.relation.drawing import drawn
 from modelkin.relation.experts import Upcycling, upcycling
 from modelkin.relation.kinds import Findings, kinds
-from modelkin.relation.learned import direction_features, fitted
+from modelkin.relation.learned import direction_features, fitted, inherited
 from modelkin.relation.merges import Named, unmixed
 from modelkin.relation.narrowing import Narrowed, Narrowing, narrowing
 from modelkin.relation.reading import (
@@ -149,6 +149,7 @@ def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Re
         disguises=seen_from_child(inquiry.disguises, judged.direction),
         reordered=steps_back(layers, a.layers),
     )
+    shown = layers if inquiry.layers else _going_on(layers, facts)
     return Relation(
         kinds=kinds(found),
         direction=judged.direction,
@@ -157,8 +158,8 @@ def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Re
         shared=shared(compared, side),
         by_role=by_part(facing, side, lambda slot: slot.role.value),
         by_layer=by_part(facing, side, lambda slot: slot.layer_name),
-        layer_map=layers,
-        drawing=drawn(layers, a.layers),
+        layer_map=shown,
+        drawing=drawn(shown, a.layers),
         tensors=tuple(every[i] for i in spread(len(every), MOST_FACTS)),
         tensors_compared=len(every),
         not_compared=told(unseen),
@@ -168,6 +169,12 @@ def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Re
         triplets=thirds,
         limits=(*LIMITS, *_limits(compared, side, len(every), bool(inquiry.disguises)), *_not_unmixed(inquiry)),
     )
+
+
+def _going_on(layers: LayerMap, facts: Sequence[TensorFact]) -> LayerMap:
+    """Of layers that were set beside each other by their numbers alone, those of which a matrix is the other's."""
+    found = {fact.layer for fact in inherited(facts) if len(fact.shape) == 2}
+    return tuple((b, a if b in found else None) for b, a in layers)
 
 
 def _told_apart(
@@ -198,7 +205,7 @@ def _limits(found: Compared, side: Side, tensors: int, disguised: bool) -> Itera
         roles = ", ".join(dict.fromkeys(slot.role.value for slot, _ in unseen))
         yield (
             f"{sum(values for _, values in unseen):,} parameters of {side.upper()} ({roles}) could not be compared: "
-            "shares are of the others, and their intervals reach from all of these being new to all being inherited."
+            "shares are of the others, and their intervals reach from none of these being shared to all."
         )
     if disguised:
         yield STORED_AGAIN

@@ -43,7 +43,8 @@ def told(verdict: Verdict, found: Tally, undone: Sequence[str], relation: Relati
         # That two began alike leaves parameters alike, and none of them was inherited.
         shared=None if _began_alike(kinds) else relation.shared,
         layer_map=max(verdict.layer_map, relation.layer_map, key=_matched),
-        sentence=_sentence(verdict, found, undone, direction, _mixture(relation, direction)),
+        sentence=_of_a_part(verdict, more, direction, relation)
+        or _sentence(verdict, found, undone, direction, _mixture(relation, direction)),
         limits=tuple(dict.fromkeys((*cannot, *named, *of_order, *relation.limits))),
     )
 
@@ -98,6 +99,14 @@ def _mixture(relation: Relation, direction: Direction) -> tuple[str, ...]:
         return ()
     told = mixture_of(direction[-1], relation.merge.sources) in relation.direction_reasons
     return tuple(short_names(relation.merge.sources).values()) if told else ()
+
+
+def _of_a_part(verdict: Verdict, more: Sequence[KindShare], direction: Direction, relation: Relation) -> str | None:
+    """Where all tensors show that only a part goes on, and the rows that were read did not."""
+    if verdict.sentence != words.related() or not any(each.kind == "component-reuse" for each in more):
+        return None
+    share = relation.shared
+    return None if share is None else words.shared_in_part(share.fraction, share.side(direction), direction)
 
 
 def _sentence(verdict: Verdict, found: Tally, undone: Sequence[str], direction: Direction, mixed: Sequence[str]) -> str:

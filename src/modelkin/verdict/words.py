@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from modelkin.records import Direction, Evidence, Kind
+from modelkin.records import Direction, Evidence, Kind, Side
 from modelkin.verdict.policy import COVERAGE, EMBEDDINGS, EVERY_NEURON, GAINS, GAUGE, LAYER_MAP, UNMASKED, Tally
 
 NAMES = {
@@ -113,6 +113,14 @@ GOOD_FAITH = (
 def related(direction: Direction = "unknown", mixed: Sequence[str] = ()) -> str:
     """`mixed`: the models that the descendant is a mixture of, where that is told."""
     return f"The two models are related: {_whose(direction, mixed)}."
+
+
+def shared_in_part(share: float, side: Side, direction: Direction) -> str:
+    part = "over 99%" if share > 0.99 else "under 1%" if share < 0.01 else f"{share:.0%}"
+    return (
+        f"The two models are related in part: {part} of the parameters of {side.upper()} are shared and the others "
+        f"are not; in what is shared {WHOSE[direction]}."
+    )
 
 
 def _whose(direction: Direction, mixed: Sequence[str]) -> str:

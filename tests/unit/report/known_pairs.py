@@ -82,6 +82,17 @@ def merged(comparison: Comparison, *sources: str, missing: bool = False, base: s
     return msgspec.structs.replace(comparison, relation=relation, candidates=(other,))
 
 
+def with_parts_of(folder: Path, model: str, other: str, is_taken: Callable[[str, NDArray[Any]], bool]) -> Comparison:
+    """A bundled model beside another that took some of its tensors, those that this says."""
+    models = bundled()
+    copy = Path(copytree(models[other], folder / "copy"))
+    mine, theirs = (load_file(models[name] / "model.safetensors") for name in (model, other))
+    taken = {name: mine[name] if is_taken(name, tensor) else tensor for name, tensor in theirs.items()}
+    assert not all(np.array_equal(taken[name], theirs[name]) for name in theirs)
+    save_file(taken, copy / "model.safetensors", metadata={"format": "pt"})
+    return compare(str(models[model]), str(copy))
+
+
 def changed_copy(folder: Path, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Comparison:
     """dune beside itself with every matrix changed."""
     dune = bundled()["dune"]

@@ -15,6 +15,7 @@ from modelkin.errors import UnreadableError
 from modelkin.records import Assumption, Beside, Comparison, Evidence, Json, LayerFinding, Unanswered
 from modelkin.records.relation import Merge, Relation, TensorFact
 from modelkin.report.comparison_text import ORDINARY, UNMASKED, counts, fails, pvalue_text
+from modelkin.report.lineage import rests_on
 
 LAYER = re.compile(r"([A-Za-z_]+\.)?[0-9]{1,6}")
 # Questions whose layers hold a count of parts that found themselves, and those that hold a mean correlation.
@@ -158,7 +159,7 @@ def layer_map(comparison: Comparison) -> LayerMap | None:
     findings = {
         (finding.b, finding.a): finding
         for answer in evidence(comparison)
-        if answer.question in ("unmasked-neurons", "every-neuron", "layer-map")
+        if answer.question in ("unmasked-neurons", "every-neuron", "layer-map") and rests_on(comparison, answer)
         for finding in answer.per_layer
     }
     return LayerMap(
