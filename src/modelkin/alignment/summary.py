@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from statistics import median
 from typing import Literal
 
 import numpy as np
 
 from modelkin.alignment.aligning import Alignment
 from modelkin.alignment.folding import router
+from modelkin.alignment.heads import HeadMap
 from modelkin.alignment.judging import HeldOut
 from modelkin.alignment.matching import Choice, turned
 from modelkin.alignment.sides import BlockPair, unit
@@ -21,6 +23,7 @@ Order = Literal["identity", "permutation", "subset", "none"]
 IN_PLACE = 0.9  # share of those found that must stand at their own number
 SHUFFLED = 0.25  # of steps that go down: half of them where chance numbered, none where nobody did
 STANDS_ELSEWHERE = 0.25
+SAME_VALUES = 0.5  # of the way from chance to all
 FEWEST_RECOGNISED = 16
 ROUTED_ALIKE = 0.3  # cosine; routers are trained on by the side of their experts and keep more than that
 
@@ -98,7 +101,12 @@ def _cut(alignment: Alignment, pair: BlockPair) -> bool:
 
 
 def _heads_moved(alignment: Alignment) -> bool:
-    """Of those on which two ways of looking agree, a quarter at least stands elsewhere, whichever the others are."""
+    """Of those on which two ways of looking agree, a quarter at least stands elsewhere, whichever the others are.
+
+    Of few heads two ways agree on half by chance: what they write must be the same, too.
+    """
+    if not alignment.heads or median(_alike(m) for m in alignment.heads) < SAME_VALUES:
+        return False
     found = [(m.heads, m.heads_agreed) for m in alignment.heads] + [
         (m.groups, m.groups_agreed) for m in alignment.heads
     ]
@@ -108,6 +116,11 @@ def _heads_moved(alignment: Alignment) -> bool:
     in_place = sum(there == here for order, _ in found for here, there in enumerate(order))
     same = all(len(m.heads) == max(m.heads, default=-1) + 1 for m in alignment.heads)
     return same and agreed - in_place >= STANDS_ELSEWHERE * agreed > 0
+
+
+def _alike(found: HeadMap) -> float:
+    """How much of the value space of a group is that of its counterpart: 0 by chance, 1 if all."""
+    return (found.overlap - found.chance) / max(1e-9, 1 - found.chance)
 
 
 def _experts_moved(alignment: Alignment) -> bool:

@@ -119,13 +119,16 @@ class AxesFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     `pvalue_*`: how often directions drawn at random differ among each other as little or as much as the axes do, by the
     matrix of that model that tells most, times their number. Uniform or larger after a random rotation; near zero in
-    trained models that nobody turned.
+    trained models that nobody turned. `gains_*`: whether norm gains differ from axis to axis, as they cannot after a
+    turn; without them special axes may be principal axes that were computed.
     """
 
     pvalue_a: float
     pvalue_b: float
     matrices_a: int
     matrices_b: int
+    gains_a: bool = True
+    gains_b: bool = True
 
 
 class NotCompared(msgspec.Struct, frozen=True):

@@ -103,7 +103,22 @@ def last_of(tables: Sequence[Doubles], forms: Sequence[Sequence[str]]) -> int | 
         return None
     fitting = [i for i, tally in enumerate(tallies) if tally.fits]
     others_misfit = all(tally.misfits for i, tally in enumerate(tallies) if i not in fitting)
-    return fitting[0] if len(fitting) == 1 and others_misfit else None
+    if len(fitting) != 1 or not others_misfit or _is_coarser(fitting[0], forms):
+        return None
+    return fitting[0]
+
+
+def _is_coarser(last: int, forms: Sequence[Sequence[str]]) -> bool:
+    """Whether another is written in finer numbers: it may be a mixture of the same models, and its own rounding, which
+    would show that the last was not computed from it, is too small to be seen in the cells of the last."""
+    bits = _bits(forms)
+    return bool(np.any(bits > bits[last]))
+
+
+def _bits(forms: Sequence[Sequence[str]]) -> NDArray[np.intp]:
+    """Of the fraction, for every model, in the tensor where it has the fewest."""
+    bits = np.asarray([[FRACTION.get(form, 0) for form in own] for own in forms], dtype=np.intp)
+    return np.asarray(bits.min(axis=0))
 
 
 def _entries(models: Sequence[Weights], slot: Slot) -> Doubles:
@@ -183,7 +198,7 @@ def _loss(off: Doubles) -> float:
 
 def _much_finer(forms: Sequence[Sequence[str]]) -> int | None:
     """The one model that is written in much finer numbers than any other."""
-    bits = np.array([[FRACTION.get(form, 0) for form in own] for own in forms]).min(axis=0)
+    bits = _bits(forms)
     finest = int(np.argmax(bits))
     rest = np.delete(bits, finest)
     return finest if rest.size and bits[finest] >= rest.max() + FINER else None

@@ -17,7 +17,7 @@ from modelkin.records.naming import mixture_of, short_names
 from modelkin.records.relation import AxesFacts, Merge, TensorFact, TokenFacts, Triplet
 from modelkin.relation.depth import Depth
 from modelkin.relation.elementwise import FRACTION
-from modelkin.relation.learned import direction_features, fitted, inherited
+from modelkin.relation.learned import direction_features, fitted
 from modelkin.relation.rounding import is_cast, is_filled
 from modelkin.relation.tensors import linear
 from modelkin.relation.tokens import grown, perhaps_grown
@@ -76,6 +76,7 @@ class Clues:
     merge: Merge | None = None
     names: tuple[str, str] = ("a", "b")
     axes: AxesFacts | None = None
+    apart: bool = False  # layers or tensors of one are none of the other's, as far as could be seen
     reordered: bool = False  # layers stand in another order, and nobody can tell in which of the two they were moved
     new_digits: bool = False  # one was turned, or its gains moved: its values are no longer those of its source
     learnt: bool = True  # False where what differs is rounding, noise, or numbers that are free: no order in these
@@ -133,17 +134,18 @@ def _is_told_mixture(clues: Clues, child: str) -> bool:
 def _is_unchanged(facts: Sequence[TensorFact]) -> bool:
     """Whether every tensor is the other's, but for rounding, zeros and the grid of a quantiser.
 
-    One that is not shows that something else was done, and then the other may be a sibling: adapters on few matrices
-    and frozen layers leave most of a model as it was. Heads that were turned inside cannot be seen in place.
+    One that is not shows that something else was done, and then the other may be a sibling: adapters on few matrices,
+    frozen layers and parts of another model put in leave most as it was. Numbers that are free may be any.
     """
     kept = [
         fact.same >= EXACT
         or fact.difference <= (ROUNDED_ROWS if fact.role in TABLES else ROUNDED)
+        or (fact.refitted is not None and fact.refitted <= ROUNDED)
         or _is_only_rounded(fact)
         or fact.emptied_a
         or fact.emptied_b
         or bool(fact.cast_a or fact.cast_b)
-        for fact in inherited(facts)
+        for fact in facts
     ]
     return bool(kept) and all(kept)
 
@@ -190,8 +192,9 @@ def rearranged_side(clues: Clues) -> list[tuple[str, str]]:
     found, axes, tokens = [], clues.axes, clues.tokens
     if axes is not None:
         odd = {"a": axes.pvalue_a, "b": axes.pvalue_b}
+        gains = {"a": axes.gains_a, "b": axes.gains_b}
         for side, other in (("a", "b"), ("b", "a")):
-            if odd[side] >= ORDINARY and odd[other] <= SPECIAL:
+            if odd[side] >= ORDINARY and odd[other] <= SPECIAL and gains[other]:
                 found.append((side, f"{side.upper()} was turned: {_turned(odd[side], odd[other], other)}"))
     if tokens is not None and not tokens.only_a + tokens.only_b:
         rise = {"a": tokens.ascending_a, "b": tokens.ascending_b}
@@ -285,6 +288,8 @@ def _either_way(clues: Clues) -> tuple[str, ...]:
     if clues.narrow is not None:
         part = clues.narrow.upper()
         found.append(f"{part} is a part of the other's hidden axes or neurons; or the other was made wider")
+    if clues.apart:
+        found.append("some layers or tensors of one are none of the other's, or could not be compared: they may be new")
     if clues.reordered:
         found.append("layers stand in another order in one of the two, and nothing tells in which they were moved")
     if clues.upcycled is not None and not clues.unparted:

@@ -20,6 +20,7 @@ from modelkin.relation.values import nothing_learnt, values_kinds
 
 WHOLE = 0.75  # share of the body that must be inherited for the whole to count as continued
 FEWEST_TOKENS, TOKENS = 8, 0.01  # tokens more or less, that are surgery
+FREE = 0.1  # what is left of a matrix that is the other's but for numbers that may be any
 SEED_GAINS = 0.35  # correlation of gains up to which only a seed may be shared
 SOME_ROWS = 1e-6
 EXPLAINED = 0.1  # of the way to the nearest source, left over by a mixture that is all there is
@@ -62,10 +63,20 @@ def kinds(found: Findings) -> tuple[KindFound, ...]:
 
 def _body_kinds(found: Findings) -> list[KindFound]:
     """What became of the whole; or, where it was not taken over, of its parts."""
-    if not _continued(found):
+    words = _vocabulary(found)
+    if not _continued(found) or (words is None and _some_replaced(found.facts)):
         return _component(found)
     values = values_kinds(found.facts, bool(found.disguises), found.narrow is not None)
-    return [*(kind for kind in (_vocabulary(found),) if kind), *values]
+    return [*([words] if words else []), *values]
+
+
+def _some_replaced(facts: Sequence[TensorFact]) -> bool:
+    """Some matrices are none of the other's, and all that are its are so to the bit: nothing was trained on."""
+    matrices = [fact for fact in facts if len(fact.shape) == 2]
+    kept = inherited(matrices)
+    free = [fact for fact in matrices if fact.refitted is not None and fact.refitted <= FREE]
+    is_all = len({id(fact) for fact in (*kept, *free)}) == len(matrices)
+    return bool(kept) and not is_all and all(fact.same == 1 for fact in kept)
 
 
 def _all_equal(facts: Sequence[TensorFact]) -> KindFound:

@@ -125,6 +125,7 @@ def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Re
         merge=merge,
         names=inquiry.names,
         axes=axes,
+        apart=_apart(layers, depth, unseen, b),
         reordered=steps_back(layers, a.layers),
         new_digits=isinstance(b, Rewritten) and not b.axes.keeps_gains,
         learnt=nothing_learnt(linear(told_by)) is None,
@@ -169,6 +170,12 @@ def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Re
         triplets=thirds,
         limits=(*LIMITS, *_limits(compared, side, len(every), bool(inquiry.disguises)), *_not_unmixed(inquiry)),
     )
+
+
+def _apart(layers: LayerMap, depth: Depth | None, unseen: Sequence[Unseen], b: Weights) -> bool:
+    """Whether something of one is not seen in the other. Of a rearranged model some never is."""
+    alone = depth is None and any(name is None for _, name in layers)
+    return alone or (bool(unseen) and not isinstance(b, Rewritten))
 
 
 def _going_on(layers: LayerMap, facts: Sequence[TensorFact]) -> LayerMap:

@@ -4,7 +4,8 @@ Training and gains leave their marks along the axes: some are read or written mo
 alike than directions between them. So among the axes of a trained model the weights on each differ by far more, or far
 less, than among directions drawn at random, whose law is known: for rows X with M = XᵀX and a random unit vector u,
 uᵀMu has variance 2 (tr M² - (tr M)²/d) / (d (d + 2)). After a random rotation the axes are such directions, exactly. A
-rotation that was computed from the weights leaves axes special in another way, and then nothing is said.
+rotation that was computed from the weights, as into principal axes, leaves axes special in another way. But whoever
+turns the stream must move its gains into the matrices first: only axes with gains of their own were never turned.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from modelkin.relation.reading import Floats, spread
 LAYERS, ROWS = 4, 1024
 FEWEST_AXES = 32
 SMALLEST = 1e-300  # no p is zero
+VARIED = 1e-3  # of the largest gain: rounding of equal ones leaves less
+NORMS = (Role.INPUT_NORM, Role.POST_NORM, Role.FINAL_NORM)
 TURNED = ("rotation", "rectangular")
 
 
@@ -35,7 +38,20 @@ def axes_facts(alignment: Alignment) -> AxesFacts | None:
     found = [axes_pvalue(side) for side in (alignment.a, alignment.b)]
     if found[0] is None or found[1] is None:
         return None
-    return AxesFacts(pvalue_a=found[0][0], matrices_a=found[0][1], pvalue_b=found[1][0], matrices_b=found[1][1])
+    return AxesFacts(
+        pvalue_a=found[0][0],
+        matrices_a=found[0][1],
+        pvalue_b=found[1][0],
+        matrices_b=found[1][1],
+        gains_a=has_gains(alignment.a),
+        gains_b=has_gains(alignment.b),
+    )
+
+
+def has_gains(anatomy: Anatomy) -> bool:
+    """Whether the gains of some layer differ from axis to axis, which no dense turn leaves room for."""
+    gains = (anatomy.read(slot) for slot in anatomy.slots if slot.role in NORMS and np.prod(anatomy.shape(slot)))
+    return any(float(np.ptp(gain)) > VARIED * float(np.abs(gain).max()) for gain in gains)
 
 
 def axes_pvalue(anatomy: Anatomy) -> tuple[float, int] | None:

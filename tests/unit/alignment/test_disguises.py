@@ -54,6 +54,14 @@ def narrowed(arrays: Arrays) -> Arrays:
     return found
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_attention_of_a_stranger_has_no_order(seed: int) -> None:
+    """Of a few heads two ways of looking agree on half by chance."""
+    a, other = drawn(1), drawn(10 + seed)
+    attention = ("q_proj", "k_proj", "v_proj", "o_proj")
+    assert said(a, {name: other[name] if any(p in name for p in attention) else x for name, x in a.items()}) == ()
+
+
 @pytest.mark.parametrize("move", MOVES)
 def test_each_move_is_named_and_no_other(move: str) -> None:
     a = drawn(1)

@@ -79,6 +79,17 @@ def test_what_is_finer_than_all_others_was_computed_from_them() -> None:
     assert last_of([np.array([mean, x, y])], [["F32", "BF16", "BF16"]]) == 0
 
 
+@pytest.mark.parametrize("form", ["F16", "F32"])
+def test_who_lies_on_the_same_line_in_finer_numbers_is_no_source(form: str) -> None:
+    """Both were mixed from the same two, and what is finer stands in for the one that is not given."""
+    rng = np.random.default_rng(0)
+    x, y = (bf16(rng.normal(0, 0.05, ENTRIES)).astype(np.float64) for _ in range(2))
+    half = bf16(0.5 * x + 0.5 * y).astype(np.float64)
+    quarter = (0.75 * x + 0.25 * y).astype(FORMATS[form]).astype(np.float64)
+    assert last_of([np.array([half, quarter, y])], [["BF16", form, "BF16"]]) is None
+    assert last_of([np.array([half, x, y])], [["BF16", "BF16", "BF16"]]) == 0
+
+
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_a_base_is_no_mixture_of_its_child_and_what_the_child_was_taken_off(order: tuple[int, int]) -> None:
     off = mixed([BASE, ONE], [1.7, -0.7])

@@ -69,6 +69,22 @@ def test_a_loss_beside_another_shape_may_be_a_siblings(clue: dict[str, Any]) -> 
     assert "both may come from a third" in judgement.reasons[-1]
 
 
+@pytest.mark.parametrize("role", ["o", "embedding"])
+def test_a_loss_beside_a_part_of_another_model_may_be_a_siblings(role: str) -> None:
+    def of_a_stranger(x: Any, _: Any) -> Any:
+        return np.random.default_rng(9).normal(0, x.std(), x.shape)
+
+    other = BASE.changed(**{role: of_a_stranger})
+    for pair in ((other, PRUNED), (PRUNED, other)):
+        assert judged(Clues(facts(*pair)), (), {}).direction == "unknown"
+
+
+def test_a_loss_beside_layers_that_match_none_may_be_a_siblings() -> None:
+    judgement = judged(Clues(facts(BASE, PRUNED), apart=True), (), {})
+    assert judgement.direction == "unknown"
+    assert "they may be new" in judgement.reasons[-2]
+
+
 @pytest.mark.parametrize(
     ("levels", "nearest", "order"), [(16, 0.996, "a->b"), (16, 0.985, "unknown"), (255, 0.97, "a->b")]
 )
@@ -161,6 +177,8 @@ TURNED = AxesFacts(pvalue_a=1e-30, pvalue_b=0.4, matrices_a=20, matrices_b=20)
         (AxesFacts(pvalue_a=0.4, pvalue_b=0.4, matrices_a=20, matrices_b=20), "unknown"),
         (AxesFacts(pvalue_a=0.001, pvalue_b=0.4, matrices_a=20, matrices_b=20), "unknown"),
         (AxesFacts(pvalue_a=1e-30, pvalue_b=0.001, matrices_a=20, matrices_b=20), "unknown"),
+        (msgspec.structs.replace(TURNED, gains_a=False), "unknown"),  # principal axes, it may be
+        (msgspec.structs.replace(TURNED, gains_b=False), "a->b"),
     ],
 )
 def test_the_one_whose_axes_are_ordinary_was_turned(axes: AxesFacts, order: str) -> None:

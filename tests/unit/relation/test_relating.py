@@ -42,6 +42,27 @@ def test_a_model_and_itself() -> None:
     assert found.shared.fraction == pytest.approx(1)
 
 
+def test_matrices_drawn_anew_beside_others_that_nobody_touched_were_not_trained() -> None:
+    def drawn_anew(x: Any, _: Any) -> Any:
+        return np.random.default_rng(9).normal(0, x.std(), x.shape)
+
+    found = relate(BASE, BASE.changed(q=drawn_anew))
+    assert kinds(found) == ["component-reuse"]
+
+
+def test_layers_of_another_model_are_a_sign_that_more_was_changed() -> None:
+    top = {slot: x for slot, x in BASE.slots.items() if slot.layer != LAYERS - 1}
+    mixed = Plain({**plain(5).slots, **top}, BASE.form, BASE.facts)
+
+    def emptied(x: Any, _: Any) -> Any:
+        return np.where(np.abs(x) < np.quantile(np.abs(x), 0.4), 0, x)
+
+    pruned = BASE.changed(**dict.fromkeys(("q", "o", "gate", "up", "down"), emptied))
+    layers = tuple((str(i), str(i) if i < LAYERS - 1 else None) for i in range(LAYERS))
+    assert relate(mixed, pruned, Inquiry(layers=layers)).direction == "unknown"
+    assert relate(BASE, pruned, Inquiry(layers=layer_map(list(range(LAYERS))))).direction == "a->b"
+
+
 def test_the_same_values_in_another_format() -> None:
     assert kinds(relate(BASE, Plain(BASE.slots, "F32"))) == ["re-encoded"]
 
