@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from modelkin.report.html import comparison_html, survey_html
 from unit.report.known_pairs import of_outcome
@@ -21,16 +19,6 @@ PHONE = {"width": 360, "height": 740}
 DESKTOP = {"width": 1200, "height": 900}
 SHOWN = ("related", "related, and in which order", "in part", "unrelated")
 ALL = (*SHOWN, "survey")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert chromium, "no chromium on the PATH: `make chromium` installs it"
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")

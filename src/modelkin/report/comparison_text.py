@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from modelkin.records import Comparison, Evidence, Json, NotEvidence, Party, Unanswered
+from modelkin.records import Comparison, Evidence, Json, KindShare, NotEvidence, Party, Unanswered
 from modelkin.report.comparison_beside import beside_tables, claims_lines
 from modelkin.report.comparison_relation import TITLE, alignment_lines, drawing, kinds_text, relation_lines
 from modelkin.report.extrapolation import rests_on_extrapolation
@@ -51,7 +51,10 @@ Pair = tuple[str, str | None]  # a layer of b, and the layer of a that it matche
 Run = list[Pair]
 # A count that strangers may well reach here would read as a suspicion.
 DOES_NOT_COUNT = "does not count: what it rests on does not hold, as said below"
-NOT_EVIDENCE = "Not evidence: numbers that have been taken for proof and prove nothing"
+# Of kinds that their names do not explain.
+MEANINGS = {"re-encoded": "the same numbers stored in another way, as by rounding, quantising or pruning"}
+NO_EXPECTED = "strangers have no single value"
+NOT_EVIDENCE = "Not evidence: numbers taken for proof that prove nothing"
 
 
 def comparison_page(comparison: Comparison) -> RenderableType:
@@ -102,12 +105,18 @@ def _verdict(comparison: Comparison) -> RenderableType:
     parts = [line]
     if verdict.outcome == "related":
         sure = "" if verdict.direction_probability is None else f" ({verdict.direction_probability:.2f})"
-        facts = [f"kind: {kinds_text(verdict.kinds)}", f"direction: {verdict.direction}{sure}{unless(comparison)}"]
+        facts = [f"kind: {kinds_in_words(verdict.kinds)}", f"direction: {verdict.direction}{sure}{unless(comparison)}"]
         if verdict.log10_pvalue is not None:
             beyond = ", extrapolated" if rests_on_extrapolation(comparison) else ""
             facts.append(f"p ≤ {pvalue_text(verdict.log10_pvalue)} (grade {verdict.grade}{beyond})")
         parts.append(Text(" · ".join(facts), style="bold"))
     return Padding(Group(*parts), (1, 0, 0, 0))
+
+
+def kinds_in_words(kinds: Sequence[KindShare]) -> str:
+    """Every kind, and what it is where its name does not say."""
+    told = [kinds_text([one]) + (f": {MEANINGS[one.kind]}" if one.kind in MEANINGS else "") for one in kinds]
+    return ("; " if any(one.kind in MEANINGS for one in kinds) else ", ").join(told)
 
 
 def unless(comparison: Comparison) -> str:
@@ -325,8 +334,8 @@ def _not_evidence(items: Sequence[NotEvidence]) -> Iterable[RenderableType]:
     grid = Table.grid(padding=(0, 1, 0, 0))
     for item in items:
         expected = item.expected_from_means_alone
-        beside = "" if expected is None else f"; expected of strangers: {_value(expected)}"
-        grid.add_row(" ·", Text(f"{plain(item.measure)}: {_value(item.value)}{beside}", overflow="fold"))
+        beside = NO_EXPECTED if expected is None else f"expected of strangers: {_value(expected)}"
+        grid.add_row(" ·", Text(f"{plain(item.measure)}: {_value(item.value)}; {beside}", overflow="fold"))
         grid.add_row("", Text(plain(item.why), style="dim", overflow="fold"))
     yield Padding(Group(Text(NOT_EVIDENCE, style="bold"), grid), (1, 0, 0, 0))
 

@@ -18,12 +18,13 @@ from modelkin.report.comparison_beside import (
     control_lines,
     strangers_counts,
 )
-from modelkin.report.comparison_relation import TITLE, kinds_text, relation_lines
+from modelkin.report.comparison_relation import TITLE, relation_lines
 from modelkin.report.comparison_text import (
     DOES_NOT_COUNT,
     LABELS,
     NOT_EVIDENCE,
     fails,
+    kinds_in_words,
     notes,
     pvalue_text,
     shortened,
@@ -63,7 +64,7 @@ def markdown(comparison: Comparison) -> str:
         *_bullets("What this cannot say", comparison.verdict.limits),
         *_folded(TITLE, [*_items(relation_lines(comparison), LONGEST_FINDING), *_drawing(comparison)]),
         *_folded(NOT_EVIDENCE, _items(_not_evidence(item) for item in comparison.not_evidence)),
-        *_folded("What the models say of themselves: claims, not evidence", _items(claims_lines(comparison))),
+        *_folded("What the models claim: not evidence", _items(claims_lines(comparison))),
         *_beside(comparison),
         *_model_card(comparison),
         _check(comparison),
@@ -116,7 +117,7 @@ def _verdict(comparison: Comparison) -> str:
         known = verdict.direction != "unknown" and verdict.direction_probability is not None
         sure = f" ({verdict.direction_probability:.2f})" if known else ""
         order = f"direction: `{verdict.direction}`{sure}{unless(comparison)}"
-        said.append(f"Kind: {prose(kinds_text(verdict.kinds))} · {order}")
+        said.append(f"Kind: {prose(kinds_in_words(verdict.kinds))} · {order}")
     return "\n\n".join([*said, _chance(comparison)])
 
 
@@ -192,9 +193,9 @@ def _not_asked(comparison: Comparison) -> Iterable[str]:
 
 
 def _not_evidence(item: NotEvidence) -> str:
-    value, expected = item.value, item.expected_from_means_alone
-    beside = "" if expected is None else f"; expected of strangers: {_value(expected)}"
-    return f"{item.measure}: {_value(value)}{beside}. {item.why}"
+    expected = item.expected_from_means_alone
+    beside = "no single value" if expected is None else _value(expected)
+    return f"{item.measure}: {_value(item.value)}; strangers: {beside}. {item.why}"
 
 
 def _value(value: float | str) -> str:
@@ -236,7 +237,7 @@ def _model_card(comparison: Comparison) -> Iterable[str]:
         said = f"For the owner of {_id(child.id)}, if it is true: lines for the front matter of `README.md`."
         yield from _folded("Model card", [f"{said}\n\n```yaml\n{patch}```"])
     elif comparison.verdict.outcome == "related":
-        yield f"No line for a model card follows from this: {prose(why_no_patch(comparison) or '')}."
+        yield f"No model card line follows: {prose(why_no_patch(comparison) or '')}."
 
 
 def _check(comparison: Comparison) -> str:
@@ -249,7 +250,7 @@ def _check(comparison: Comparison) -> str:
     )
     seal = f"; {SEAL}: {code(comparison.sha256[:64])}" if comparison.sha256 else ""
     return (
-        "**To check it:** `modelkin verify comparison.json` recomputes the verdict from the record alone, and "
+        "**To check it:** `modelkin verify comparison.json` recomputes the verdict from the record, and "
         f"`modelkin verify comparison.json --fetch` from both models.\n\n<sub>{made}{seal}</sub>"
     )
 

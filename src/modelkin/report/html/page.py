@@ -40,17 +40,16 @@ SPEC = "{language}-{name}-spec"
 def comparison_html(comparison: Comparison, first: Language = "en", *, whole: bool = True) -> str:
     """`whole` is whether the seal of the record is; a page of one that is not begins with a warning."""
     sheets = {language: Sheet(comparison, language) for language in LANGUAGES}
-    return _page(sheets, "sheet.html", first, sheets[first].running, whole)
+    return _page(sheets, "sheet.html", first, whole)
 
 
 def survey_html(survey: Survey, first: Language = "en", *, whole: bool = True) -> str:
     known = checked_survey(survey)
     sheets = {language: SurveySheet(known, language) for language in LANGUAGES}
-    return _page(sheets, "survey.html", first, sheets[first].title, whole)
+    return _page(sheets, "survey.html", first, whole)
 
 
-def _page(sheets: Mapping[Language, AnySheet], template: str, first: Language, running: str, whole: bool) -> str:
-    """`running` is said at the head of every printed page."""
+def _page(sheets: Mapping[Language, AnySheet], template: str, first: Language, whole: bool) -> str:
     if can_draw():
         for sheet in sheets.values():
             sheet.drawings.update({chart.name: drawn(chart) for chart in sheet.charts()})
@@ -69,7 +68,7 @@ def _page(sheets: Mapping[Language, AnySheet], template: str, first: Language, r
         },
         specs=_specs(sheets),
         font_licence=Markup(_file("fonts/OFL.txt")),
-        style=Markup(_fonts() + _file("templates/page.css") + _running(running)),
+        style=Markup(_fonts() + _file("templates/page.css") + _running(sheets)),
         page_script=Markup(page_script),
         chart_script=Markup(chart_script),
         script_hashes=Markup(" ".join(_allowed(body) for body in scripts)),
@@ -112,11 +111,18 @@ def _printable(value: object) -> object:
     return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _running(names: str) -> str:
-    """For the head of printed pages. Whatever is no letter of a plain name is escaped."""
-    shown = "".join(c if c in PLAIN else f"\\{ord(c):x} " for c in plain(names))
+def _running(sheets: Mapping[Language, AnySheet]) -> str:
+    """For the head of printed pages, in the language that shows. page.css says which of these pages are printed."""
     look = "font: 8pt Helvetica, Arial, 'Modelkin Hangul Sans', sans-serif; color: #5a5a5a"
-    return f'@page {{ @top-left {{ content: "{shown}"; {look} }} }}\n'
+    return "".join(
+        f'@page {language} {{ @top-left {{ content: "{_quoted(sheet.running)}"; {look} }} }}\n'
+        for language, sheet in sheets.items()
+    )
+
+
+def _quoted(names: str) -> str:
+    """Whatever is no letter of a plain name is escaped."""
+    return "".join(c if c in PLAIN else f"\\{ord(c):x} " for c in plain(names))
 
 
 @cache

@@ -49,6 +49,8 @@ class Sheet:
         self.called = short_names(sections.further_models(comparison))
         self.tensors_shown = len(sections.correlated_tensors(comparison))
         self.layers_asked = any(answer.question == LAYERS for answer in sections.evidence(comparison))
+        counted = sections.per_layer(comparison, sections.COUNTED)
+        self.nearest_shown = any(not finding.a for _, finding in counted)
         self.map = sections.layer_map(comparison)
         drawable = self.map is not None and self.map.matched > 0 and len(self.map.pairs) <= MOST_LAYERS
         self.map_chart = map_chart(self.map, language) if self.map and drawable else None
@@ -164,8 +166,14 @@ class Sheet:
         return said(value, self.language)[0] if isinstance(value, str) else f"{value:.4f}"
 
     def kinds(self, kinds: Sequence[KindShare]) -> str:
-        shown = [(self.w["kind"][one.kind], one.probability) for one in kinds]
-        return ", ".join(name if p is None else f"{name} ({p:.2f})" for name, p in shown)
+        """The words for a kind that its name does not explain stand behind it."""
+        means = self.w["relation"]["means"]
+        shown = [self._kind(one) + (f": {means[one.kind]}" if one.kind in means else "") for one in kinds]
+        return ("; " if any(one.kind in means for one in kinds) else ", ").join(shown)
+
+    def _kind(self, one: KindShare) -> str:
+        name = str(self.w["kind"][one.kind])
+        return name if one.probability is None else f"{name} ({one.probability:.2f})"
 
     @property
     def found_kinds(self) -> list[object]:

@@ -60,6 +60,11 @@ class SurveySheet:
     def title(self) -> str:
         return str(self.w["head"]["title"]).format(models=len(self.survey.models))
 
+    @property
+    def running(self) -> str:
+        """What every printed page says at its head."""
+        return self.title
+
     def contents(self) -> list[tuple[str, str]]:
         w = self.w
         entries = [
