@@ -11,7 +11,6 @@ from benchmarks.calibration.results import HERE
 from zoo.commands import run as as_command
 
 PAGE = HERE.with_suffix(".md")
-UNSEEN, UNSEEN_PAGE = HERE / "unseen", HERE.with_name("unseen.md")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,9 +35,8 @@ def _parser() -> argparse.ArgumentParser:
     gauge.set_defaults(command=_gauge)
     publish = commands.add_parser("publish", help="tables and figures from the data file alone")
     publish.add_argument("--from", dest="source", type=Path, help="first make the data file of this run")
-    publish.add_argument("--data", type=Path)
-    publish.add_argument("--page", type=Path)
-    publish.add_argument("--unseen", action="store_true", help="of a zoo made by zoo.train --unseen; a page of its own")
+    publish.add_argument("--data", type=Path, default=HERE)
+    publish.add_argument("--page", type=Path, default=PAGE)
     publish.add_argument("--check", action="store_true", help="exit with 1 if the page is out of date; write nothing")
     publish.set_defaults(command=_publish)
     return parser
@@ -63,15 +61,13 @@ def _gauge(given: argparse.Namespace) -> int:
 def _publish(given: argparse.Namespace) -> int:
     from benchmarks.calibration import publishing
 
-    data, page = given.data or (UNSEEN if given.unseen else HERE), given.page or (UNSEEN_PAGE if given.unseen else PAGE)
     if given.source:
-        publishing.keep(given.source, data)
-    pages = publishing.unseen_pages if given.unseen else publishing.pages
+        publishing.keep(given.source, given.data)
+    pages = publishing.pages(given.data, given.page)
     if given.check:
-        return publishing.check(pages(data, page))
-    publishing.write(pages(data, page))
-    if not given.unseen:
-        publishing.draw(data)
+        return publishing.check(pages)
+    publishing.write(pages)
+    publishing.draw(given.data)
     return 0
 
 

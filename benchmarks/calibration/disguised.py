@@ -30,24 +30,25 @@ def log10_p(result: Result) -> float:
 
 
 def strangers_table(results: Iterable[Result]) -> str:
-    """By half and class of controls: agreements a set, and how many pairs lie at or below a p."""
-    found: dict[tuple[str, str], list[Result]] = defaultdict(list)
+    """By class of controls: agreements a set, and how many pairs lie at or below a p."""
+    found: dict[str, list[Result]] = defaultdict(list)
     for result in looked_at(results):
-        name = result.unmasked.against if result.stranger and result.unmasked else STUDENTS
-        found[result.half, name].append(result)
+        found[result.unmasked.against if result.stranger and result.unmasked else STUDENTS].append(result)
         if result.stranger:
-            found[result.half, ALL].append(result)
-    order = sorted(found, key=lambda place: (place[0], place[1] == STUDENTS, place[1] == ALL, place[1]))
-    head = ("half", "held against", "pairs", "models", "agreements a set, median", "most", "most by three in a pair")
+            found[ALL].append(result)
+    order = sorted(found, key=lambda name: (name == STUDENTS, name == ALL, name))
+    head = ("held against", "pairs", "models", "agreements a set, median", "most", "most by three in a pair")
     columns = [f"p ≤ {alpha:g}" for alpha in ALPHAS]
-    return table((*head, *columns, "smallest p", "called related"), [_row(*p, found[p]) for p in order], words=2)
+    return table(
+        (*head, *columns, "smallest p", "called related"), [_row(name, found[name]) for name in order], words=2
+    )
 
 
-def _row(half: str, name: str, group: Sequence[Result]) -> list[str]:
+def _row(name: str, group: Sequence[Result]) -> list[str]:
     seen = [result.unmasked for result in group if result.unmasked is not None]
     scores = [each.score for each in seen]
     return [
-        *(half, name, f"{len(group):,}", str(len({model for result in group for model in result.pair}))),
+        *(name, f"{len(group):,}", str(len({model for result in group for model in result.pair}))),
         *(f"{np.median(scores):.2f}", f"{max(scores):.2f}", str(max(each.three for each in seen))),
         *(_beyond(group, alpha) for alpha in ALPHAS),
         scientific(min(map(log10_p, group))),
@@ -64,20 +65,19 @@ def _beyond(group: Sequence[Result], alpha: float) -> str:
 
 
 def alarms_table(results: Iterable[Result]) -> str:
-    """False accusations at the default budget by half: by any evidence, and by grade B alone."""
-    found: dict[tuple[str, str], list[Result]] = defaultdict(list)
+    """False accusations at the default budget: by any evidence, and by grade B alone."""
+    found: dict[str, list[Result]] = defaultdict(list)
     for result in results:
         if result.budget == "standard" and result.compared and (result.stranger or result.label in TAUGHT):
-            found[result.half, "strangers" if result.stranger else STUDENTS].append(result)
+            found["strangers" if result.stranger else STUDENTS].append(result)
     rows = []
-    for half, name in sorted(found):
-        group = found[half, name]
+    for name, group in sorted(found.items()):
         accused = [result.verdict == "related" for result in group]
         by_look = [was and result.grade == "B" for was, result in zip(accused, group, strict=True)]
         bounds = rate(group, accused)
         told = (bounds.independent, bounds.jackknife, bounds.guaranteed) if bounds else (1.0, 1.0, 1.0)
         looked = sum(result.unmasked is not None for result in group)
         counts = (f"{len(group):,}", f"{looked:,}", str(sum(by_look)), f"**{sum(accused)}**")
-        rows.append([half, name, *counts, *map(per_cent, told)])
-    head = ("half", "pairs of", "pairs", "looked through", "called related by that", "called related at all")
+        rows.append([name, *counts, *map(per_cent, told)])
+    head = ("pairs of", "pairs", "looked through", "called related by that", "called related at all")
     return table((*head, "bound, independent", "bound, jackknife", "bound, guaranteed"), rows, words=2)

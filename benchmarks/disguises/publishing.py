@@ -17,12 +17,13 @@ from benchmarks.calibration.results import PUBLISHED as PAIRS
 from benchmarks.calibration.results import (
     Result,
     growing_rows,
+    held_out,
     map_of,
     parsed,
     published_rows,
     table_text,
 )
-from benchmarks.calibration.targets import HALF, at_least, at_most
+from benchmarks.calibration.targets import at_least, at_most
 from benchmarks.disguises.rows import BASE, COLUMNS, FREE, GROWING, KINDS, MOVES, NOISY, PUBLISHED, STRANGERS, UNDER
 
 from modelkin.stats import clopper_pearson
@@ -59,7 +60,7 @@ def page(data: Path, page: Path) -> str:
         raise ValueError(f"{data} lacks {PUBLISHED}: python -m benchmarks.disguises --help")
     rows = published_rows(data / PUBLISHED)
     scores = published_rows(data.parent / SCORES) if (data.parent / SCORES).is_file() else []
-    plain = parsed(published_rows(data / PAIRS)) if (data / PAIRS).is_file() else []
+    plain = held_out(parsed(published_rows(data / PAIRS))) if (data / PAIRS).is_file() else []
     blocks = {
         "disguise-claim": f"{tried(rows)}\n\n{claim_table(rows, plain)}",
         "disguises": disguises_table(rows, scores),
@@ -69,12 +70,9 @@ def page(data: Path, page: Path) -> str:
 
 def tried(rows: Sequence[Row]) -> str:
     """What was disguised, in a sentence."""
-    models, halves = {row["b"] for row in rows}, sorted({row["half"] for row in rows})
+    models = {row["b"] for row in rows}
     versions = sorted({f"modelkin {row['modelkin']}, policy {row['policy']}" for row in rows})
-    return (
-        f"Tried: {len(rows):,} comparisons with {len(models):,} models of the {' and '.join(halves)} half, disguised "
-        f"({'; '.join(versions)})."
-    )
+    return f"Tried: {len(rows):,} comparisons with {len(models):,} models, disguised ({'; '.join(versions)})."
 
 
 def disguises_table(rows: Sequence[Row], scores: Sequence[Row]) -> str:
@@ -178,7 +176,7 @@ def claim_table(rows: Sequence[Row], plain: Sequence[Result]) -> str:
     apart += [
         result.verdict == "related"
         for result in plain
-        if result.half == HALF and result.budget == "standard" and result.compared
+        if result.budget == "standard" and result.compared
         if result.stranger or result.label in TAUGHT
     ]
     targets.append(at_most("strangers called related, plain or disguised", sum(apart), len(apart), 1e-3, NEGATIVES))

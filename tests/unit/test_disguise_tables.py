@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from benchmarks.calibration import directions, disguised, kinds, places, targets
 from benchmarks.calibration.__main__ import PAGE
-from benchmarks.calibration.results import HERE, Answered, Result, Unmasked, columns, map_of, map_text, parsed
+from benchmarks.calibration.results import HERE, Answered, Result, Unmasked, columns, held_out, map_of, map_text, parsed
 from benchmarks.disguises import publishing
 from benchmarks.disguises.rows import BASE, COLUMNS, FREE, MOVES, NOISY, STRANGERS
 
@@ -91,7 +91,7 @@ def test_the_likelier_of_the_two_by_degree() -> None:
     assert kinds.likelier(both) == "continued-pretraining"
     assert kinds.likelier(step("fine-tune", "merged-lora")) == kinds.OTHER
     sure = step("fine-tune", "fine-tune", named_p={"fine-tune": 0.9})
-    assert cells(kinds.degree_table([both, replace(sure, b="z.m0")]))[0][2:] == ["2", "1", "1", "0", "0.35"]
+    assert cells(kinds.degree_table([both, replace(sure, b="z.m0")]))[0][1:] == ["2", "1", "1", "0", "0.35"]
 
 
 def test_chains_are_scored_over_all_their_labels() -> None:
@@ -101,7 +101,7 @@ def test_chains_are_scored_over_all_their_labels() -> None:
     assert kinds.micro_f1([right, half, lost]) == pytest.approx(2 * 3 / (2 + 2 + 2 + 1 + 2))
     assert kinds.micro_f1([]) is None
     row = cells(kinds.chains_table([right, half, lost]))[-1]
-    assert row[:5] == ["all chains", "test", "3", "1", f"{6 / 9:.3f}"]
+    assert row[:4] == ["all chains", "3", "1", f"{6 / 9:.3f}"]
 
 
 def test_a_merge_is_no_label_of_a_chain() -> None:
@@ -115,7 +115,7 @@ def test_flags_of_disguised_models_and_of_others_are_counted_apart() -> None:
     masked = [step("obfuscated", "obfuscated", base=f"m{i}", expected="") for i in range(3)]
     masked.append(step("obfuscated", "fine-tune", base="m9", expected=""))
     plain = [step("fine-tune", "fine-tune", base=f"p{i}") for i in range(2)]
-    rows = {row[0]: row[2:5] for row in cells(kinds.flags_table([*masked, *plain]))}
+    rows = {row[0]: row[1:4] for row in cells(kinds.flags_table([*masked, *plain]))}
     assert rows == {"obfuscated (x)": ["4", "4", "3"], "no disguise": ["2", "2", "0"]}
 
 
@@ -183,7 +183,7 @@ def test_a_stolen_layer_is_located_if_no_other_is_named() -> None:
     faint = replace(found, log10_p=-8.0)
     assert [places.is_located(result) for result in (found, also)] == [True, False]
     assert [places.is_sure(result) for result in (found, faint)] == [True, False]
-    assert cells(places.stolen_table([found, also, faint]))[0][2:] == ["3", "2", "2", "1e-8"]
+    assert cells(places.stolen_table([found, also, faint]))[0][1:] == ["3", "2", "2", "1e-8"]
     scattered = replace(found, label=places.NEURONS[0], at=("1",))
     assert places.is_located(scattered)
     assert not places.is_located(replace(scattered, at=()))
@@ -211,9 +211,11 @@ def test_a_target_is_met_by_its_bound_alone() -> None:
 
 
 def test_what_nobody_compared_is_not_met() -> None:
-    other = [replace(step("fine-tune", "fine-tune"), half="tune"), replace(seen(0, 1, 0, 0.0), half="tune")]
-    assert {target.met for target in targets.targets(other)} == {targets.UNMEASURED}
-    assert "no pair" in kinds.macro_line(other, "test")
+    other = [replace(step("fine-tune", "fine-tune"), half="tune"), replace(seen(0, 1, 0, 0.0), half="across")]
+    assert held_out(other) == []
+    assert held_out([seen(0, 1, 0, 0.0), *other]) == [seen(0, 1, 0, 0.0)]
+    assert {target.met for target in targets.targets([])} == {targets.UNMEASURED}
+    assert "No pair" in kinds.macro_line([])
     assert cells(directions.directions_table([])) == []
     assert all(row[1] == "0" for row in cells(kinds.confusion_table([])))
 
@@ -223,20 +225,20 @@ def test_what_nobody_compared_is_not_met() -> None:
 
 def test_strangers_are_counted_by_their_controls() -> None:
     results = [seen(i, two, 0, p) for i, (two, p) in enumerate([(4, 0.0), (6, -1.5), (8, -3.0)])]
-    results.append(seen(7, 2, 1, None, half="across"))
+    results.append(seen(7, 2, 1, None, unmasked=Unmasked(2, 1, 4, "gated: 2 pairs")))
     rows = cells(disguised.strangers_table(results))
-    assert rows[0][:7] == ["across", "gated: 9 pairs", "1", "2", "0.75", "0.75", "1"]
-    test = rows[-1]
-    assert test[:7] == ["test", "all", "3", "4", "1.50", "2.00", "0"]
-    assert [cell.split()[0] for cell in test[7:10]] == ["2", "1", "1"]
-    assert test[10:] == ["0.001", "**0**"]
+    assert rows[0][:6] == ["gated: 2 pairs", "1", "2", "0.75", "0.75", "1"]
+    assert rows[1][:6] == ["gated: 9 pairs", "3", "4", "1.50", "2.00", "0"]
+    assert rows[-1][:3] == ["all", "4", "6"]
+    assert [cell.split()[0] for cell in rows[-1][6:9]] == ["2", "1", "1"]
+    assert rows[-1][9:] == ["0.001", "**0**"]
 
 
 def test_accusations_by_looking_through_are_told_apart() -> None:
     accused = seen(0, 40, 9, -4.0, verdict="related", grade="B")
     plain = seen(1, 2, 0, 0.0, verdict="related", grade="A")
-    assert cells(disguised.alarms_table([accused, plain, seen(3, 1, 0, 0.0)]))[0][:6] == [
-        *("test", "strangers", "3", "3", "1", "**2**")
+    assert cells(disguised.alarms_table([accused, plain, seen(3, 1, 0, 0.0)]))[0][:5] == [
+        *("strangers", "3", "3", "1", "**2**")
     ]
 
 
@@ -298,13 +300,11 @@ def test_the_claim_on_disguises_needs_enough_pairs_and_strangers() -> None:
     fewer = [row[-1] for row in cells(publishing.claim_table(rows[1:], far[1:]))]
     assert [fewer[0], fewer[-1]] == [targets.BY_COUNT, targets.BY_COUNT]
     assert cells(publishing.claim_table(rows, []))[-1][-1] == targets.UNMEASURED
-    other = [replace(result, half="tune") for result in far]
-    assert cells(publishing.claim_table(rows, other))[-1][-1] == targets.UNMEASURED
 
 
-def test_what_was_tried_is_said_with_its_half() -> None:
+def test_what_was_tried_is_said() -> None:
     rows = [worn(BASE, NOISY, modelkin="1", policy="p"), worn(BASE, NOISY, 1, modelkin="1", policy="p")]
-    assert publishing.tried(rows).startswith("Tried: 2 comparisons with 1 models of the test half, disguised")
+    assert publishing.tried(rows).startswith("Tried: 2 comparisons with 1 models, disguised")
 
 
 def test_moves_are_those_of_the_zoo() -> None:
