@@ -53,10 +53,10 @@ def kinds(found: Findings) -> tuple[KindFound, ...]:
     if plain and all(fact.same == 1 for fact in found.facts):
         return (_renumbered(found.tokens) or _all_equal(found.facts),)
     shape = [kind for kind in (_merge(found), _obfuscated(found), *_structure(found)) if kind]
-    if _shared_init(found):
-        return (*shape, _seed(found))
     if found.merge is not None and found.merge.last is not None and found.merge.unexplained < EXPLAINED:
         return tuple(shape)
+    if found.merge is None and _shared_init(found):  # a tenth of a mixture looks like a shared beginning
+        return (*shape, _seed(found))
     sibling = _shared_ancestor(found) if found.merge is None else None
     return (*([sibling] if sibling else []), *shape, *_body_kinds(found)) or (_undetermined(),)
 

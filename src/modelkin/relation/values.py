@@ -10,7 +10,8 @@ import numpy as np
 
 from modelkin.records import Kind
 from modelkin.records.relation import KindFound, TensorFact
-from modelkin.relation.inheritance import stored_step
+from modelkin.relation.elementwise import half_step
+from modelkin.relation.inheritance import COMPUTED, stored_step
 from modelkin.relation.learned import (
     NOISE,
     ZEROS,
@@ -46,6 +47,9 @@ OF_WHOLES = (
     "fine-tuning and continued pretraining differ in degree alone, and how likely either is was measured on models "
     "that were trained as a whole"
 )
+TAKEN_AWAY = 0.5  # of a difference, left over where free numbers are all that it is
+# In half steps: 0.38 is what rounding once leaves in the mean over all mantissas, 0.54 twice.
+ONE_ROUNDING = 0.2, 0.7
 ROUGHEST = 0.5  # of its size; rounding to two bits changes a matrix by as much
 
 
@@ -55,7 +59,7 @@ def values_kinds(facts: Sequence[TensorFact], turned_back: bool = False, narrowe
     `narrowed`: one is a part of the other, and what it lacks may stand as zeros: nobody emptied it.
     """
     changed = [fact for fact in linear(facts) if fact.same < 1]
-    if turned_back and (only_stored(facts) or _same_function(changed)):
+    if turned_back and (only_stored(facts) or _is_rounding(_left_over(changed))):
         return []
     encoded = _re_encoded(linear(facts), narrowed)
     if encoded is not None and (not changed or _only_encoded(changed) or (turned_back and _within_grid(changed))):
@@ -94,18 +98,36 @@ def nothing_learnt(body: Sequence[TensorFact]) -> KindFound | None:
     return _same_function(changed) or _noise(changed)
 
 
+def _left_over(changed: Sequence[TensorFact]) -> list[float]:
+    """In half steps: what is left of matrices that are the other's, scaled or mixed where that does not matter."""
+    return [fact.refitted / stored_step(fact) for fact in changed if fact.refitted is not None]
+
+
 def _same_function(changed: Sequence[TensorFact]) -> KindFound | None:
     """Every matrix is the other's, scaled or mixed where that does not matter, up to what storing it anew changes."""
     asked = [fact for fact in changed if fact.refitted is not None]
-    steps = [(fact.refitted or 0.0) / stored_step(fact) for fact in asked]
-    if not _is_rounding(steps):
+    free = [fact for fact in asked if _chosen_freely(fact)]
+    if not free or sum(_chosen_freely(fact) or is_cast(fact) for fact in asked) < NEARLY_ALL * len(asked):
         return None
-    roles = ", ".join(dict.fromkeys(fact.role.value for fact in asked))
+    roles = ", ".join(dict.fromkeys(fact.role.value for fact in free))
     why = (
         f"what differs ({roles}) is the other's with rows and columns scaled, or mixed inside heads, up to rounding: "
         "as gains moved into matrices leave it, and nothing that was learnt"
     )
     return KindFound("re-encoded", None, why, "nearly all is left over")
+
+
+def _chosen_freely(fact: TensorFact) -> bool:
+    """Whether choosing free numbers alike leaves rounding, and rounding alone: less than that was learnt, or nothing.
+
+    It must take most of the difference away, or a little training would pass for it. What is left is the rounding of
+    the finer format, for what was computed from the coarser; or that of the coarser, for what was rounded to it.
+    """
+    if fact.refitted is None or fact.refitted > TAKEN_AWAY * fact.difference:
+        return False
+    fine, coarse = sorted(half_step(form) for form in (fact.dtype_a, fact.dtype_b))
+    low, high = ONE_ROUNDING
+    return fact.refitted <= max(COMPUTED, high * fine) or low * coarse <= fact.refitted <= high * coarse
 
 
 def _noise(changed: Sequence[TensorFact]) -> KindFound | None:
@@ -180,10 +202,10 @@ def _within_grid(changed: Sequence[TensorFact]) -> bool:
 
 
 def _lora(facts: Sequence[TensorFact], changed: Sequence[TensorFact]) -> KindFound | None:
-    """Changes of one low rank a role, and nothing else that was changed."""
-    rest = [fact for fact in facts if fact.role not in LINEAR and fact.same < 1 and fact.correlation is not None]
-    taken = [fact for fact in changed if fact.spectra is not None]
-    if rest or len(taken) < 2:
+    """Changes of one low rank a role, and nothing else that was changed but by storing it in another format."""
+    rest = [fact for fact in facts if fact.role not in LINEAR and fact.correlation is not None]
+    taken = [fact for fact in changed if fact.spectra is not None and not _stored_alike(fact)]
+    if not all(map(_stored_alike, rest)) or len(taken) < 2:
         return None
     ranks: dict[str, list[int]] = {}
     for fact in taken:
@@ -198,8 +220,18 @@ def _lora(facts: Sequence[TensorFact], changed: Sequence[TensorFact]) -> KindFou
     if not steady or max(rank for rank, _ in common.values()) * LOW_RANK > smallest:
         return None
     told = ", ".join(f"{role} {rank}" for role, (rank, _) in common.items())
-    why = f"differences have a rank above rounding of {told}, and every other tensor is the same to the bit"
+    alike = all(fact.same == 1 for fact in (*rest, *changed) if _stored_alike(fact))
+    why = f"differences have a rank above rounding of {told}, and every other tensor is the same{_to_the(alike)}"
     return KindFound("merged-lora", None, why, "the rank is full")
+
+
+def _stored_alike(fact: TensorFact) -> bool:
+    """The same to the bit, or as near as the finer of the two formats can say: tiny values have no place in float16."""
+    return fact.same == 1 or fact.difference <= min(half_step(fact.dtype_a), half_step(fact.dtype_b)) / 2
+
+
+def _to_the(bit: bool) -> str:
+    return " to the bit" if bit else " but for its format"
 
 
 def _degree(facts: Sequence[TensorFact], turned_back: bool) -> list[KindFound]:
