@@ -47,7 +47,7 @@ from modelkin.relation.tensors import linear, tensor_facts
 from modelkin.relation.tokens import token_facts
 from modelkin.relation.triplets import triplet
 from modelkin.relation.turned import axes_facts
-from modelkin.relation.unmatched import completed
+from modelkin.relation.unmatched import completed, has_more
 from modelkin.relation.values import nothing_learnt
 
 Progress = Callable[[str, int, int], None]
@@ -73,7 +73,7 @@ class Inquiry:
     """What is asked. `layers`: (layer of b, layer of a or None), empty where no map was found.
 
     b may be rewritten in the coordinates of a; `disguises` then says what had to be undone. `candidates` are further
-    models, parents or siblings, by name.
+    models, parents or siblings, by name. `unplaced`: one of the two has tensors that nobody could place.
     """
 
     layers: LayerMap = ()
@@ -81,6 +81,7 @@ class Inquiry:
     names: tuple[str, str] = ("a", "b")
     candidates: Sequence[Named] = ()
     disguises: Sequence[str] = ()
+    unplaced: bool = False
     seed: int = 0
 
 
@@ -125,7 +126,7 @@ def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Re
         merge=merge,
         names=inquiry.names,
         axes=axes,
-        apart=_apart(layers, depth, unseen, b),
+        apart=inquiry.unplaced or has_more(a, b, layers) or _apart(layers, depth, unseen, b),
         reordered=steps_back(layers, a.layers),
         new_digits=isinstance(b, Rewritten) and not b.axes.keeps_gains,
         learnt=nothing_learnt(linear(told_by)) is None,

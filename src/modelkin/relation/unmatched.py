@@ -1,4 +1,4 @@
-"""Layers that no roll call matched, set beside those that stand at their place in the other model.
+"""What has no counterpart: layers that no roll call matched, and tensors of a kind that only one of the two has.
 
 A roll call compares rows as they stand, and gains that were moved into the matrices hide them: nothing is left of a
 likeness that a scale of its own on every column cannot undo. So where as many layers of either model are left without
@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from modelkin.alignment import Rewritten
-from modelkin.records import Slot
+from modelkin.records import Role, Slot
 from modelkin.relation.elementwise import half_step
 from modelkin.relation.inheritance import COMPUTED, FREELY
-from modelkin.relation.reading import LINEAR, LayerMap, Weights, in_layer
+from modelkin.relation.reading import LINEAR, LayerMap, Weights, as_stored, in_layer
 from modelkin.relation.refitting import left_over
 
 ROWS = 64  # of every matrix; a scale a column and a row leave of as many rows of a stranger nearly all
@@ -42,6 +42,26 @@ def _beside(layers_a: Sequence[str], layers: LayerMap) -> Iterator[tuple[str, st
         if len(between) == len(alone) and not used.intersection(between):
             yield from zip(alone, between, strict=True)
         before, alone = after, []
+
+
+def has_more(a: Weights, b: Weights, layers: LayerMap) -> bool:
+    """Whether a layer, or what lies outside of all, has biases, gains or other tensors in one model alone.
+
+    A head is told apart by its table, and experts, with the router that chooses them, by their neurons.
+    """
+    beside = [(name_b, name_a) for name_b, name_a in layers if name_a is not None]
+    mine, theirs = _roles(a), _roles(as_stored(b))
+    outside = mine.get("", frozenset()) ^ theirs.get("", frozenset())
+    inside = [mine.get(name_a, frozenset()) ^ theirs.get(name_b, frozenset()) for name_b, name_a in beside]
+    return bool(outside - {Role.HEAD} or any(more - {Role.ROUTER} for more in inside))
+
+
+def _roles(weights: Weights) -> dict[str, frozenset[Role]]:
+    """By layer; those outside of all by no name."""
+    found: dict[str, set[Role]] = {}
+    for slot in weights.slots:
+        found.setdefault("" if slot.layer is None else slot.layer_name, set()).add(slot.role)
+    return {name: frozenset(roles) for name, roles in found.items()}
 
 
 def _goes_on(a: Weights, b: Weights, name_a: str, name_b: str) -> bool:

@@ -3,10 +3,13 @@ degree."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
+from scipy.special import ndtri
 
 from modelkin.records import Kind
 from modelkin.records.relation import KindFound, TensorFact
@@ -40,8 +43,14 @@ LEARNT = 1.6  # the same of what was turned back: up to 1.5 by rounding alone
 # int8, four measured 2.99 to 3.24 with the base first. What reinforcement learning changes (1.33 to 1.37), and under
 # int4 fine-tuning too (1.0), is not told from it.
 AS_ROUNDED = 2
-RESOLVED = 0.5  # times what rounding leaves: less than that is not told from it
-DROWNED = "what rounding leaves is larger, so that nothing is said of the degree"
+# Times what rounding leaves: quantisers that make good each error in the values that follow move these by as much again
+# or more [Frantar and others 2022], and a little training before it would not be seen.
+FEEDBACK = 2.0
+DROWNED = (
+    "what differs beyond that is less than twice what rounding leaves, and quantisers that make good their own errors "
+    "leave as much: training before it, if there was any, is not told from this"
+)
+FEW_VALUES = 0.25  # share of zeros up to which they may be a step of few bits; of half of a matrix, somebody emptied it
 FINE = 2.0**-8  # half a step of bfloat16: what is the same to such a step was put on no grid in between
 OF_WHOLES = (
     "fine-tuning and continued pretraining differ in degree alone, and how likely either is was measured on models "
@@ -64,6 +73,8 @@ def values_kinds(facts: Sequence[TensorFact], turned_back: bool = False, narrowe
     encoded = _re_encoded(linear(facts), narrowed)
     if encoded is not None and (not changed or _only_encoded(changed) or (turned_back and _within_grid(changed))):
         return [encoded]
+    if encoded is not None and not turned_back and _drowned(changed):
+        return [msgspec.structs.replace(encoded, why=f"{encoded.why}; {DROWNED}")]
     more = [encoded] if encoded is not None else []
     if not changed:
         rest = [fact for fact in facts if fact.same < 1]
@@ -168,7 +179,8 @@ def _re_encoded(body: Sequence[TensorFact], narrowed: bool) -> KindFound | None:
         return KindFound("re-encoded", None, why, strangers)
     zeros = [abs(fact.zeros_b - fact.zeros_a) for fact in body]
     if zeros and not narrowed and float(np.median(zeros)) > ZEROS and _emptied(body):
-        why = f"pruned: {float(np.median(zeros)):.0%} of the values of one are zero and those of the other are not"
+        few = "" if _plainly_emptied(body) or float(np.median(zeros)) > FEW_VALUES else ", or rounded to few values"
+        why = f"pruned{few}: {float(np.median(zeros)):.0%} of the values of one are zero and those of the other are not"
         return KindFound("re-encoded", None, why, "trained matrices hold no zeros")
     return None
 
@@ -179,8 +191,11 @@ def _group(group: str) -> str:
 
 def _emptied(body: Sequence[TensorFact]) -> bool:
     """Set to zero, not grown from zero; or with so many zeros left that later training kept them."""
-    plain = sum(fact.emptied_a or fact.emptied_b for fact in body) * 2 > len(body)
-    return plain or float(np.median([abs(fact.zeros_b - fact.zeros_a) for fact in body])) > 0.1
+    return _plainly_emptied(body) or float(np.median([abs(fact.zeros_b - fact.zeros_a) for fact in body])) > 0.1
+
+
+def _plainly_emptied(body: Sequence[TensorFact]) -> bool:
+    return sum(fact.emptied_a or fact.emptied_b for fact in body) * 2 > len(body)
 
 
 def _only_encoded(changed: Sequence[TensorFact]) -> bool:
@@ -199,6 +214,24 @@ def _within_grid(changed: Sequence[TensorFact]) -> bool:
     body = inherited(changed)
     ratios = [fact.difference / fact.grid_noise for fact in body if fact.grid_noise]
     return len(ratios) * 2 > len(body) and float(np.median(ratios)) <= AS_ROUNDED
+
+
+def _drowned(changed: Sequence[TensorFact]) -> bool:
+    """Whether what is left beyond rounding to few values is too little beside it to be laid to training."""
+    body = moved(changed)
+    pairs = [(fact.beyond, noise) for fact in body if (noise := _rounding_noise(fact)) and fact.beyond is not None]
+    return len(pairs) * 2 > len(body) and float(np.median([left / noise for left, noise in pairs])) < FEEDBACK
+
+
+def _rounding_noise(fact: TensorFact) -> float | None:
+    """What the grid leaves beside the size of the matrix; where none was found, what one with as many zeros would.
+
+    Values of a normal law within half a step of zero become zero, and a step leaves its length over √12.
+    """
+    zeros = abs(fact.zeros_b - fact.zeros_a)
+    if fact.grid_noise is not None or not ZEROS < zeros <= FEW_VALUES:
+        return fact.grid_noise
+    return 2 * float(ndtri((1 + zeros) / 2)) / math.sqrt(12)
 
 
 def _lora(facts: Sequence[TensorFact], changed: Sequence[TensorFact]) -> KindFound | None:
@@ -252,9 +285,7 @@ def _degree(facts: Sequence[TensorFact], turned_back: bool) -> list[KindFound]:
     in_part = _in_part(facts)
     why = f"{_which(facts)} {size}{seen}; {OF_WHOLES if in_part else _boundary(model, features)}"
     excess = _excess(linear(facts)) if turned_back else None
-    drowned = _drowned(facts)
-    unsure = drowned or in_part or (turned_back and (excess is None or excess < LEARNT))
-    why += f"; {DROWNED}" if drowned else ""
+    unsure = in_part or (turned_back and (excess is None or excess < LEARNT))
     why += f"; {REARRANGED}" if turned_back else ""
     both: list[tuple[Kind, float]] = [("fine-tune", 1 - more), ("continued-pretraining", more)]
     both.sort(key=lambda each: -each[1])
@@ -271,13 +302,6 @@ def _which(facts: Sequence[TensorFact]) -> str:
     few, count = moved(facts), len(linear(inherited(facts)))
     roles = ", ".join(dict.fromkeys(fact.role.value for fact in few))
     return f"{len(few)} of {count} matrices ({roles}) changed as training changes them, the others not: by"
-
-
-def _drowned(facts: Sequence[TensorFact]) -> bool:
-    """Whether what is left beyond a grid's rounding is too little beside it to be measured."""
-    rounded = [fact for fact in moved(facts) if fact.grid_noise and fact.beyond is not None]
-    small = sum((fact.beyond or 0.0) < RESOLVED * (fact.grid_noise or 0.0) for fact in rounded)
-    return small * 2 > len(rounded)
 
 
 def _boundary(model: Fitted, features: Sequence[float]) -> str:

@@ -103,10 +103,16 @@ def _mixture(relation: Relation, direction: Direction) -> tuple[str, ...]:
 
 def _of_a_part(verdict: Verdict, more: Sequence[KindShare], direction: Direction, relation: Relation) -> str | None:
     """Where all tensors show that only a part goes on, and the rows that were read did not."""
-    if verdict.sentence != words.related() or not any(each.kind == "component-reuse" for each in more):
+    open_ones = {words.related(), *((words.RELATED_OR_START,) if _has_copies(relation) else ())}
+    if verdict.sentence not in open_ones or not any(each.kind == "component-reuse" for each in more):
         return None
     share = relation.shared
     return None if share is None else words.shared_in_part(share.fraction, share.side(direction), direction)
+
+
+def _has_copies(relation: Relation) -> bool:
+    """Matrices that are the same to the bit: a common random start leaves none once both were trained."""
+    return any(fact.same == 1 and len(fact.shape) == 2 for fact in relation.tensors)
 
 
 def _sentence(verdict: Verdict, found: Tally, undone: Sequence[str], direction: Direction, mixed: Sequence[str]) -> str:

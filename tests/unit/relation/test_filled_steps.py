@@ -19,7 +19,7 @@ from modelkin.relation.elementwise import rounded, steps_off
 from modelkin.relation.inheritance import rows_found
 from modelkin.relation.lattice import grid_noise, lattice
 from modelkin.relation.reading import default_map, facing_slots
-from modelkin.relation.relating import relate
+from modelkin.relation.relating import Inquiry, relate
 from modelkin.relation.repeated import repeated_heads
 from modelkin.relation.rounding import filling
 from modelkin.relation.tensors import tensor_facts
@@ -160,10 +160,83 @@ def test_zeros_and_grids_are_no_training(lossy: Any) -> None:
     assert less["continued-pretraining"] == pytest.approx(whole["continued-pretraining"], abs=0.1)
 
 
-def test_a_degree_that_drowns_in_rounding_has_no_probability() -> None:
-    found = relate(BASE, on_grid(trained(BASE, 0.03, 1), 3))
-    degrees = [kind for kind in found.kinds if kind.kind in ("fine-tune", "continued-pretraining")]
-    assert all(kind.probability is None and "nothing is said of the degree" in kind.why for kind in degrees)
+def with_feedback(model: Plain, steps: int) -> Plain:
+    """Column by column on a grid, each error made good in the next column, as far as inputs go together."""
+
+    def quantised(x: Any, _: Any) -> Any:
+        step, rest = np.abs(x).max(axis=1, keepdims=True) / steps, x.astype(np.float64)
+        for i in range(x.shape[1]):
+            column = np.round(rest[:, i : i + 1] / step) * step
+            rest[:, i + 1 : i + 2] += 0.7 * (rest[:, i : i + 1] - column)
+            rest[:, i : i + 1] = column
+        return rest
+
+    return model.changed(**dict.fromkeys(MATRICES, quantised))
+
+
+@pytest.mark.parametrize("child", [on_grid(trained(BASE, 0.03, 1), 3), with_feedback(BASE, 7), with_feedback(BASE, 3)])
+def test_what_drowns_in_rounding_is_not_laid_to_training(child: Plain) -> None:
+    for pair in ((BASE, child), (child, BASE)):
+        (kind,) = relate(*pair).kinds
+        assert (kind.kind, kind.probability) == ("re-encoded", None)
+    assert "fine-tune" in named(relate(BASE, on_grid(trained(BASE, 0.1, 1))))  # of eight bits it stands out
+
+
+@pytest.mark.parametrize("form", ["BF16", "F32"])
+@pytest.mark.parametrize("size", [0.001, 0.003, 0.006])
+def test_a_little_training_is_no_re_encoding(form: str, size: float) -> None:
+    """Less than a step of bfloat16 in most values; free numbers take nothing of it away."""
+    rng = np.random.default_rng(5)
+    slots = {
+        s: x + np.float32(size) * x.std() * np.outer(*(rng.normal(size=n) for n in x.shape)).astype(np.float32)
+        if x.ndim == 2
+        else x
+        for s, x in BASE.slots.items()
+    }
+    child = Plain({s: bf16(x) if form == "BF16" else x for s, x in slots.items()}, form, BASE.facts)
+    for pair in ((BASE, child), (child, BASE)):
+        assert "re-encoded" not in named(relate(*pair))
+
+
+@pytest.mark.parametrize("form", ["BF16", "F32"])
+def test_that_nothing_was_learnt_is_said_of_scaled_columns_alone(form: str) -> None:
+    rng = np.random.default_rng(6)
+    scales = rng.uniform(0.5, 2, WIDTH).astype(np.float32)
+
+    def scaled(model: Plain) -> Plain:
+        slots = {s: x * scales if s.role in (Role.GATE, Role.UP) else x for s, x in model.slots.items()}
+        return Plain({s: bf16(x) if form == "BF16" else x for s, x in slots.items()}, form, model.facts)
+
+    learnt = BASE.changed(gate=lambda x, _: x * (1 + 0.02 * rng.normal(size=x.shape)))
+    (kind,) = relate(BASE, scaled(BASE)).kinds
+    assert kind.kind == "re-encoded"
+    assert "nothing that was learnt" in kind.why
+    assert all("nothing that was learnt" not in kind.why for kind in relate(BASE, scaled(learnt)).kinds)
+
+
+def test_an_adapter_is_told_in_a_format_that_holds_small_values_worse() -> None:
+    rng = np.random.default_rng(7)
+    factor = lambda n: rng.normal(size=(n, 2))  # noqa: E731
+    adapted = {
+        s: x + 0.1 * x.std() * factor(x.shape[0]) @ factor(x.shape[1]).T if s.role is Role.Q else x
+        for s, x in BASE.slots.items()
+    }
+    half = Plain({s: np.asarray(x, np.float16).astype(np.float32) for s, x in adapted.items()}, "F16", BASE.facts)
+    assert list(named(relate(BASE, half))) == ["merged-lora"]
+
+
+def test_tensors_that_only_one_has_leave_the_order_open() -> None:
+    fine = Plain({s: x + np.float32(1e-4) * x.std() for s, x in BASE.slots.items()}, "F32", BASE.facts)
+    rng = np.random.default_rng(8)
+    fine = Plain(
+        {s: (x * (1 + 0.002 * rng.normal(size=x.shape))).astype(np.float32) for s, x in fine.slots.items()}, "F32"
+    )
+    child = Plain({s: bf16(x) for s, x in fine.slots.items()})
+    assert relate(fine, child).direction == "a->b"
+    biases = {Slot(Role.Q_BIAS, layer): rng.normal(size=WIDTH).astype(np.float32) for layer in range(4)}
+    more = Plain(fine.slots | biases, "F32")
+    assert relate(more, child).direction == relate(child, more).direction == "unknown"
+    assert relate(fine, child, Inquiry(unplaced=True)).direction == "unknown"
 
 
 def test_the_degree_is_that_of_the_exchanged_pair() -> None:
