@@ -54,6 +54,27 @@ def test_gains_moved_into_matrices_are_neither_a_part_nor_a_common_start(tmp_pat
     assert verdict.shared.fraction > 0.95
 
 
+def test_gains_that_were_changed_were_not_moved(tmp_path: Path) -> None:
+    """Matrices stand as they did, so that nothing was put into them: what was learnt lies in the gains."""
+    base, rng = load(Path(BASE)), torch.Generator().manual_seed(3)
+    drawn = {
+        role: x * (1 + 0.1 * torch.randn(x.shape, generator=rng)) for role, x in base.weights.items() if x.ndim == 1
+    }
+    save(base.with_weights(drawn), tmp_path / "tuned", torch.bfloat16)
+    found = compare(BASE, str(tmp_path / "tuned"), CompareOptions(reading=ReadOptions(cache=False)))
+    assert kinds(found.verdict) == {"fine-tune"}
+
+
+def test_layers_of_two_models_stacked_are_a_part_of_either(tmp_path: Path) -> None:
+    base, other = load(Path(BASE)), load(bundled()["grove"])
+    two = {role: tensor for role, tensor in other.weights.items() if role.split(".")[0] in ("2", "3")}
+    stacked = base.with_weights(two)
+    save(stacked, tmp_path / "stacked", torch.bfloat16)
+    for parent in (BASE, str(bundled()["grove"])):
+        found = compare(parent, str(tmp_path / "stacked"), CompareOptions(reading=ReadOptions(cache=False)))
+        assert found.verdict.sentence.startswith("The two models are related in part: ")
+
+
 def test_layers_that_could_not_be_judged_are_mapped_all_the_same(tmp_path: Path) -> None:
     """Every second layer teaches the rotation that judges the others. If one half cannot, the other still shows all."""
     verdict = verdict_on(disguise.composed(load(Path(SWAPPED)), 7), tmp_path / "moved")
