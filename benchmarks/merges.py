@@ -115,14 +115,15 @@ def row_of(case: Case, found: Comparison) -> Row:
     given = dict(zip((Path(source).name for source in merge.sources), merge.weights, strict=False))
     true = dict(zip((case.a, *case.candidates), case.weights, strict=False))
     error = max((abs(given.get(name, 0.0) - true.get(name, 0.0)) for name in {*given, *true}), default=0.0)
+    sources = {Path(source).name for source in merge.sources}
     origins = {(layer, Path(source).name, its) for layer, source, its in merge.origins}
     return Row(
         *(case.step, case.given, case.a, case.b, 1, merge.method),
-        f"{error:.4f}" if case.weights else "",
+        f"{error:.4f}" if case.weights and merge.weights else "",
         "" if merge.density is None else f"{merge.density:.2f}",
         f"{len(origins & set(case.origins))} of {len(case.origins)}" if case.origins else "",
         str(int(merge.missing_parent)),
-        str(len(set(given) - set(case.parents))),
+        str(len(sources - set(case.parents))),
     )
 
 

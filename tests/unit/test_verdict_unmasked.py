@@ -133,6 +133,22 @@ def test_of_a_mixture_the_sentence_names_all_that_it_was_mixed_from() -> None:
     assert "mixture" not in judge(both, relation=mixed(direction="unknown")).sentence
 
 
+def test_a_told_mixture_is_no_common_start() -> None:
+    """A tenth of a stranger leaves rows alike and gains not, as a common start does; but it was computed from it."""
+    start = [no(GAINS), yes(NEURONS), yes("attention")]
+    assert kinds(judge(start)) == ["shared-init"]
+    told = mixed("B is a mixture of zoo/a, zoo/c")
+    assert told.merge is not None
+    merge = msgspec.structs.replace(told.merge, last="zoo/b")
+    verdict = judge(start, relation=msgspec.structs.replace(told, merge=merge))
+    assert (kinds(verdict), verdict.direction, verdict.shared) == (["merge"], "a->b", None)
+    assert "B is a mixture of zoo/a and zoo/c" in verdict.sentence
+    open_one = msgspec.structs.replace(told, direction="unknown", direction_reasons=())
+    assert kinds(judge(start, relation=open_one))[0] == "shared-init"
+    of_others = msgspec.structs.replace(told, merge=merge, direction="unknown", direction_reasons=("it lost",))
+    assert kinds(judge(start, relation=of_others))[0] == "shared-init"
+
+
 def test_kinds_direction_and_share_come_from_the_relation() -> None:
     both = [yes(GAINS), yes(NEURONS)]
     verdict = judge(both, relation=relation("merged-lora", direction="a->b"))

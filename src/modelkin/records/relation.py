@@ -171,10 +171,11 @@ class Merge(msgspec.Struct, frozen=True, kw_only=True):
     for methods that drop changes to a `base`: of the distance to that.
 
     By a sibling that has no part in it the gain is the squared cosine of two changes, at most about 0.1; by strangers
-    zero; a checkpoint half-way between two others reaches 0.5.
+    zero; a checkpoint half-way between two others reaches 0.5, and more where training went on in one direction.
 
     `missing_parent`: more is left over than rounding, so that a parent is not among those given, or the mixture was
-    changed afterwards. `sources` are then those alone whose part is certain, and weights need not sum to one.
+    changed afterwards; or it is none, and training went on in one direction. `sources` are then those that have part in
+    it if it is one, or near relatives of them; weights cannot be known, and there are none.
     `same_as`: further methods that would have left the same values, to rounding.
 
     `last`: the one that was computed from the others, as rounding or dropped changes show; then it is `merged`. None
@@ -201,8 +202,9 @@ class Merge(msgspec.Struct, frozen=True, kw_only=True):
 class Triplet(msgspec.Struct, frozen=True, kw_only=True):
     """The pair and a third relative: the cosine at each corner, 95 % interval. Near zero: that one lies between.
 
-    `opposed`: clearly below zero, which no line of descent makes; a mixture does, and a model that learnt what another
-    learnt as well. `mixture`: one of the three is known to be one.
+    `opposed`: clearly below zero, which drift in directions of its own does not make; a mixture does, a checkpoint on
+    the way of a training in one direction, and a model that learnt what another learnt as well. `mixture`: one of the
+    three is known to be one.
     """
 
     third: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +25,10 @@ SEED_GAINS = 0.35  # correlation of gains up to which only a seed may be shared
 SOME_ROWS = 1e-6
 EXPLAINED = 0.1  # of the way to the nearest source, left over by a mixture that is all there is
 EVEN_ODDS = 0.5  # of two readings that nothing tells apart
-UNMIXED = "nothing is explained; by siblings without part in it a tenth, by checkpoints before and after it a half"
+UNMIXED = (
+    "nothing is explained; by siblings without part in it a tenth, by checkpoints before and after it half or more"
+)
+IN_PART = "weights are near 0, and differ from matrix to matrix"
 LAST = "its values are rounded where these put them and theirs are not, so that it was computed from them"
 DROPPED = "entry by entry these give its values and it does not give theirs, so that it was computed from them"
 
@@ -154,15 +157,9 @@ def _merge(found: Findings) -> KindFound | None:
     if merge is None:
         return None
     called = short_names((merge.merged, merge.base, *merge.sources))
-    parts = ", ".join(f"{w:.2f} {called[name]}" for w, name in zip(merge.weights, merge.sources, strict=True))
     if merge.missing_parent:
-        why = (
-            f"{called[merge.merged]} is a mixture, and not all of it is given: {parts}; {'; '.join(merge.marks)}; "
-            f"{merge.unexplained:.0%} of the way to the nearest is left over, which is more than rounding: a parent "
-            "may be missing, or it was trained on after merging, and these two cannot be told apart; what has part in "
-            "it may be a near relative of those named, so that this tells no order"
-        )
-        return KindFound("merge", None, why, "weights are near 0, and differ from matrix to matrix")
+        return KindFound("merge", EVEN_ODDS, _in_part(merge, called), IN_PART)
+    parts = ", ".join(f"{w:.2f} {called[name]}" for w, name in zip(merge.weights, merge.sources, strict=True))
     method = " or ".join((merge.method, *merge.same_as))
     if merge.last is None:
         return KindFound("merge", EVEN_ODDS, _either(merge, called[merge.merged], method, parts), UNMIXED)
@@ -176,6 +173,19 @@ def _merge(found: Findings) -> KindFound | None:
     return KindFound("merge", None, why, UNMIXED)
 
 
+def _in_part(merge: Merge, called: Mapping[str, str]) -> str:
+    """What opposed directions and even weights say while something is left over, whoever came first."""
+    return (
+        f"either {called[merge.merged]} is a mixture that those given do not explain in full, with "
+        f"{', '.join(called[name] for name in merge.sources)} or near relatives in it (a parent is missing, changes "
+        "were dropped, or it was trained on after merging); or nothing was mixed: it is a checkpoint on the way from "
+        "one model to another that was trained in one direction, or it was trained for long and every matrix shrank "
+        "alike; "
+        f"{'; '.join(merge.marks)}; {merge.unexplained:.0%} of the way to the nearest is left over, which is more than "
+        "rounding; which it is cannot be told from this, nor an order, nor any weights while a part is left over"
+    )
+
+
 def _either(merge: Merge, name: str, method: str, parts: str) -> str:
     """What equal layers and places on one line say, whoever came first."""
     if merge.method == "passthrough":
@@ -186,8 +196,8 @@ def _either(merge: Merge, name: str, method: str, parts: str) -> str:
         )
     return (
         f"some of the models lie on one line or in one plane: either {name} is a mixture ({method}): {parts}; or one "
-        "of these was computed from it and the rest, as one is that was moved on or had a task taken off; how their "
-        "values are rounded does not tell which"
+        "of these was made from it, as one is that was trained on in one direction, moved on or had a task taken off; "
+        "how their values are rounded does not tell which"
     )
 
 

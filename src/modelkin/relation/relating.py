@@ -286,7 +286,7 @@ def _told_best(merge: Merge) -> tuple[bool, bool, float]:
 def _thirds(
     beside: Placed, layers: LayerMap, names: tuple[str, str], merge: Merge | None, rng: np.random.Generator
 ) -> tuple[tuple[Triplet, ...], dict[str, tuple[float, float]]]:
-    """A line of descent is read of three only where none of them is a mixture: that has several parents."""
+    """A line of descent is read of three only where none of them is or may be a mixture: that has several parents."""
     a, b, candidates = beside
     pair: tuple[Named, Named] = (names[0], a), (names[1], b)
     found, odds = [], {}
@@ -294,18 +294,20 @@ def _thirds(
         seen = triplet(name, a, b, third, layers, rng)
         if seen is None:
             continue
-        others = [*pair, *(other for other in candidates if other[0] != name)]
-        if merge is not None or (seen.shape == "third between" and unmixed((name, third), others) is not None):
-            seen = msgspec.structs.replace(seen, shape="unclear" if _is_stack(merge) else "mixture")
-        found.append(seen)
+        mixed = merge
+        if mixed is None and seen.shape == "third between":
+            mixed = unmixed((name, third), [*pair, *(other for other in candidates if other[0] != name)])
+        found.append(seen if mixed is None else _beside_a_mixture(seen, mixed, names))
         back = tuple((name_a, name_a) for _, name_a in layers if name_a is not None)
         odds[name] = _before(third, a, back, rng), _before(third, b, layers, rng)
     return tuple(found), odds
 
 
-def _is_stack(merge: Merge | None) -> bool:
-    """Whole layers in common, which children have too that were trained in part."""
-    return merge is not None and merge.method == "passthrough"
+def _beside_a_mixture(seen: Triplet, merge: Merge, names: tuple[str, str]) -> Triplet:
+    """That one of the three is a mixture is said only where it is told: a model that may be one may lie on a line."""
+    if merge.last in (*names, seen.third):
+        return msgspec.structs.replace(seen, shape="mixture")
+    return seen if seen.shape == "opposed" else msgspec.structs.replace(seen, shape="unclear")
 
 
 def _before(third: Weights, other: Weights, layers: LayerMap, rng: np.random.Generator) -> float:

@@ -2,7 +2,8 @@
 
 Drift adds up in independent directions, so squared distances are those of a tree. At the model where the ways to the
 other two part, the angle is right; where an unseen ancestor of all three is that place, no angle is. A mixture has a
-place in no tree: seen from it others lie in opposed directions, or, where changes were dropped, as from a fourth.
+place in no tree: seen from it others lie in opposed directions, or, where changes were dropped, as from a fourth. Nor
+has one of three that were trained on in one direction: steps that follow each other add up in a line, not in a tree.
 """
 
 from __future__ import annotations
@@ -92,7 +93,8 @@ def _shape(legs: Sequence[Interval], at: Sequence[Interval]) -> Shape:
     shapes: tuple[Shape, Shape, Shape] = ("a between", "b between", "third between")
     none = [i for i in range(3) if legs[i][0] <= NEAR and legs[i][2] <= APART]
     if len(none) == 1:
-        # Less than none is no place in a tree. A mixture lies so, and so does who learnt what another learnt later.
+        # Less than none is no place in a tree. A mixture lies so, a checkpoint between two others of a training that
+        # went straight on, and who learnt what another learnt later.
         leg, low, high = legs[none[0]]
         return "opposed" if (leg < -LESS and high < 0) or low < -APART else shapes[none[0]]
     return "star" if all(low >= STAR for _, low, _ in at) else "unclear"

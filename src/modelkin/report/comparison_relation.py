@@ -24,8 +24,8 @@ SHAPES = {
     "star": "all three come from a fourth",
     "opposed": (
         "how the three lie to each other cannot be told: seen from one of them the others lie in opposed directions, "
-        "as from a mixture of them, perhaps with a parent that is not given, or from a model that learnt what another "
-        "of them learnt as well; drift alone makes a cosine of 0 or more"
+        "as from a mixture of them, perhaps with a parent that is not given, from a checkpoint on the way from one to "
+        "the other, or from a model that learnt what another of them learnt as well"
     ),
     "mixture": "one of the three is a mixture, so that no single line of descent joins them",
     "unclear": "how the three lie to each other cannot be told",
@@ -109,14 +109,13 @@ def _candidate(comparison: Comparison, found: Relation) -> list[str]:
 
 def _merge(found: Relation) -> list[str]:
     merge = found.merge
-    if merge is None or len(merge.layers) < 2:
+    if merge is None or len(merge.layers) < 2 or merge.missing_parent:  # then no weight can be known
         return []
     spread, names = [], short_names(merge.sources)
     for place, source in enumerate(merge.sources[:SHOWN_SOURCES]):
         weights = [layer.weights[place] for layer in merge.layers]
         spread.append(f"{names[source]} {min(weights):.2f} to {max(weights):.2f}")
-    is_open = merge.last is None and not merge.missing_parent
-    what = "weights, if it is a mixture" if is_open else "weights of the mixture"
+    what = "weights, if it is a mixture" if merge.last is None else "weights of the mixture"
     return [f"{what}, layer by layer: {'; '.join(spread)}; a stranger's would be 0.00"]
 
 

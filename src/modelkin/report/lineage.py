@@ -38,9 +38,12 @@ def descent(comparison: Comparison) -> Descent | None:
 
 
 def ancestors(comparison: Comparison, found: Descent) -> tuple[Party | Beside, ...]:
-    """Whom the descendant continues from; of a mixture all parents that were given, the one of the pair first."""
+    """Whom the descendant continues from; of a mixture all parents that were given, the one of the pair first.
+
+    Of what only may be a mixture nobody is a parent by that.
+    """
     merge = comparison.relation.merge if comparison.relation else None
-    if merge is None or merge.merged != found.descendant.id:
+    if merge is None or merge.last != found.descendant.id:
         return (found.ancestor,)
     candidates = {row.id: row for row in comparison.candidates}
     named = dict.fromkeys((*merge.sources, merge.base))

@@ -17,7 +17,7 @@ NO_ORDER = "which of the two came first cannot be told from this comparison"
 IN_PART = "only a part was found to be shared, or a common origin: neither model was found to descend from the other"
 NO_NAME = "a base was read from disk, and the Hub knows bases by owner/name alone"
 NO_WORD = "the Hub has no relation for what was done: it knows finetune, adapter, merge and quantized"
-OPEN_MERGE = "it is a merge, and not all of its parents were found among the candidates"
+OPEN_MERGE = "it may be a merge, and not all of its parents were found among the candidates"
 SAID = "the card of the descendant says so already"
 
 

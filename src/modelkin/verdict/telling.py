@@ -1,7 +1,7 @@
 """A verdict with what was done, who came first and how much is shared, where the whole of both models was read.
 
-What the table of outcomes says first stays first: a part that was taken over, a random start. Nothing here makes or
-unmakes a relation.
+What the table of outcomes says first stays first: a part that was taken over, a random start, unless the one is known
+to be a mixture with the other in it. Nothing here makes or unmakes a relation.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ def told(verdict: Verdict, found: Tally, undone: Sequence[str], relation: Relati
     """`undone`: what had to be undone before the two could be compared."""
     if _is_the_whole(relation):
         verdict = _not_of_a_part(verdict)
+    looks_begun_alike = _began_alike(verdict.kinds)
+    if _is_mixed_from_the_other(relation):
+        verdict = _not_begun_alike(verdict)
     first = tuple(share for share in verdict.kinds if share.kind != "undetermined")
     known = {share.kind for share in first}
     left_out = known | _ruled_out(known, found)
@@ -40,8 +43,9 @@ def told(verdict: Verdict, found: Tally, undone: Sequence[str], relation: Relati
         kinds=kinds,
         direction=direction,
         direction_probability=relation.direction_probability if is_told else None,
-        # That two began alike leaves parameters alike, and none of them was inherited.
-        shared=None if _began_alike(kinds) else relation.shared,
+        # That two began alike leaves parameters alike, and none of them was inherited. Of a mixture that looks so every
+        # parameter is the other's, but to a small share: too faint to be counted.
+        shared=None if looks_begun_alike or _began_alike(kinds) else relation.shared,
         layer_map=max(verdict.layer_map, relation.layer_map, key=_matched),
         sentence=_of_a_part(verdict, more, direction, relation)
         or _sentence(verdict, found, undone, direction, _mixture(relation, direction)),
@@ -64,6 +68,21 @@ def _not_of_a_part(verdict: Verdict) -> Verdict:
     if kept == verdict.kinds:
         return verdict
     return msgspec.structs.replace(verdict, kinds=kept, sentence=words.related())
+
+
+def _is_mixed_from_the_other(relation: Relation) -> bool:
+    """Whether one of the pair was computed from others, the other among them, whatever else its order rests on."""
+    if relation.merge is None or relation.merge.last is None:
+        return False
+    said = [mixture_of(side, relation.merge.sources) for side in ("a", "b")]
+    return any(text in why for text in said for why in relation.direction_reasons)
+
+
+def _not_begun_alike(verdict: Verdict) -> Verdict:
+    """A small share of a mixture looks like a common start; where it was computed from the other, that is descent."""
+    kept = tuple(share for share in verdict.kinds if share.kind != "shared-init")
+    is_start = verdict.sentence in (words.SHARED_INIT, words.RELATED_OR_START)
+    return msgspec.structs.replace(verdict, kinds=kept, sentence=words.related() if is_start else verdict.sentence)
 
 
 def _matched(layers: Sequence[tuple[str, str | None]]) -> int:

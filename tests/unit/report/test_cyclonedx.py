@@ -78,7 +78,7 @@ def test_a_mixture_has_all_its_parents_for_ancestors() -> None:
     assert one["name"] == "example/base-7b"
     assert other["purl"] == f"pkg:huggingface/zoo/other@{COMMIT}"
     assert properties(other) == {"modelkin:given-as": "candidate"}
-    _, alone = document(merged(case, "example/base-7b", missing=True))["components"]
+    _, alone = document(merged(case, "example/base-7b", "zoo/other", missing=True))["components"]
     assert [node["name"] for node in alone["pedigree"]["ancestors"]] == ["example/base-7b"]
 
 

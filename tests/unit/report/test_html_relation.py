@@ -82,6 +82,9 @@ def test_a_mixture_that_is_not_whole_is_not_told_as_one() -> None:
     assert "mix as a mixture (method unknown)" in parted["en"]
     assert "a parent may be missing, or it was trained on after merging" in parted["en"]
     assert "a parent may be missing" not in whole["en"]
+    assert ("one––" in parted["en"], "0.60" in parted["en"], "0.60" in whole["en"]) == (True, False, True)
+    assert "Whether it is a mixture is not told" in parted["en"]
+    assert "Whether it is a mixture is not told" not in said(with_third(last=f"{FOLDER}/mix"))["en"]
     assert "(방법 미상)" in parted["ko"]
     assert "linear or slerp" in said(with_third(same_as=("slerp",)))["en"]
 

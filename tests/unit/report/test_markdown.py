@@ -153,13 +153,14 @@ def test_strength_beyond_the_controls_is_said_to_be_extrapolated() -> None:
 
 
 def test_the_hedge_of_a_long_finding_is_not_cut() -> None:
-    why = next(text for text in SEEN if "not all of it is given" in text)
+    why = next(text for text in SEEN if "that those given do not explain in full" in text)
     case = told(of_outcome("related"), "unknown", "merge")
     assert case.relation is not None
-    kinds = (KindFound("merge", None, why, "weights are near 0, and differ from matrix to matrix"),)
+    kinds = (KindFound("merge", 0.5, why, "weights are near 0, and differ from matrix to matrix"),)
     text = markdown(msgspec.structs.replace(case, relation=msgspec.structs.replace(case.relation, kinds=kinds)))
     assert (
-        "so that this tells no order; between strangers: weights are near 0, and differ from matrix to matrix" in text
+        "any weights while a part is left over; between strangers: weights are near 0, and differ from matrix to matrix"
+        in text
     )
 
 

@@ -262,12 +262,14 @@ def agreement(found: Relation) -> dict[str, float]:
     return {name: median(some) for name, some in known.items() if some}
 
 
-def merge_rows(merge: Merge) -> list[tuple[str, float, float, float]]:
-    """A source, its weight, and the least and most that it has in any layer."""
+def merge_rows(merge: Merge) -> list[tuple[str, str, str]]:
+    """A source, its weight, and the least and most that it has in any layer; no weight while a parent is missing."""
+    if merge.missing_parent:
+        return [(source, "–", "–") for source in merge.sources]
     rows = []
     for place, (source, weight) in enumerate(zip(merge.sources, merge.weights, strict=False)):
         layers = [layer.weights[place] for layer in merge.layers if place < len(layer.weights)] or [weight]
-        rows.append((source, weight, min(layers), max(layers)))
+        rows.append((source, f"{weight:.2f}", f"{min(layers):.2f} – {max(layers):.2f}"))
     return rows
 
 

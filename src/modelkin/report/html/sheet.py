@@ -226,7 +226,7 @@ class Sheet:
     def merge_rows(self) -> Rows:
         merge = self.comparison.relation.merge if self.comparison.relation else None
         rows = [] if merge is None else sections.merge_rows(merge)
-        return [(self.called[source], f"{weight:.2f}", f"{low:.2f} – {high:.2f}") for source, weight, low, high in rows]
+        return [(self.called[source], weight, by_layer) for source, weight, by_layer in rows]
 
     def triplet_rows(self) -> Rows:
         triplets = self.comparison.relation.triplets if self.comparison.relation else ()
