@@ -57,6 +57,9 @@ class Axes:
 
     Else, or where they are nothing like those of a (`gains_kept`), they cannot be told from what reads behind them, and
     readers of b are written as if their norms had the gains of a.
+
+    `own`: b stays in its own axes, gains multiplied into its readers, as `OnAxesOf` puts a there: those of a narrower b
+    are all that both have.
     """
 
     a: Anatomy
@@ -64,6 +67,7 @@ class Axes:
     hidden: Hidden
     rotation: Rotation
     gains_kept: bool = True
+    own: bool = False
 
     @property
     def keeps_gains(self) -> bool:
@@ -81,11 +85,8 @@ class Axes:
         return None if known else "what this role does when the stream is turned is not known here"
 
     def shape(self, slot: Slot) -> tuple[int, ...]:
-        """The slot's shape with the width of a."""
-        shape, wide = self.b.shape(slot), self.rotation.shape[0]
-        if slot.role in READERS or slot.role in WRITING_COLUMNS:
-            return (shape[0], wide)
-        return (wide, *shape[1:]) if slot.role in WRITERS | GAINS | NORM_BIASES else shape
+        """The slot's shape with the width of a, or its own."""
+        return of_width(slot, self.b.shape(slot), self.rotation.shape[1 if self.own else 0])
 
     def read(self, slot: Slot, rows: Floats, layer_of_a: str | None) -> Floats:
         """Rows of a slot of b, as stored, in the coordinates of a. What is not finite stays so, for whoever asks."""
@@ -96,6 +97,9 @@ class Axes:
             return self._turned(slot, rows, layer_of_a)
 
     def _turned(self, slot: Slot, rows: Floats, layer_of_a: str | None) -> Floats:
+        if self.own:
+            shown = self.rotation.T @ self.rotation  # all of them, but for a mean that layer norms hide
+            return onto(shown, slot, rows, gain_before(self.b, slot, slot.layer_name or None))
         if slot.role in READERS:
             return self._reader(slot, rows, layer_of_a)
         if slot.role in WRITING_COLUMNS:
@@ -107,12 +111,28 @@ class Axes:
     def _reader(self, slot: Slot, rows: Floats, layer_of_a: str | None) -> Floats:
         if self.keeps_gains:
             return np.asarray(rows @ self.rotation.T)
-        folded = rows * _gain(self.b, slot, slot.layer_name or None)
+        folded = rows * gain_before(self.b, slot, slot.layer_name or None)
         turned = folded @ self.rotation.T
         if slot.layer is not None and layer_of_a is None:
             return np.asarray(turned, dtype=np.float32)  # a new layer has no gains of a to be written with
-        gain = _gain(self.a, slot, layer_of_a)
+        gain = gain_before(self.a, slot, layer_of_a)
         return np.asarray(turned / np.where(np.abs(gain) > TINY, gain, 1), dtype=np.float32)
+
+
+def of_width(slot: Slot, shape: tuple[int, ...], wide: int) -> tuple[int, ...]:
+    """The shape of a slot on so many axes."""
+    if slot.role in READERS or slot.role in WRITING_COLUMNS:
+        return (shape[0], wide)
+    return (wide, *shape[1:]) if slot.role in WRITERS | GAINS | NORM_BIASES else shape
+
+
+def onto(rotation: Rotation, slot: Slot, rows: Floats, gain: Floats | np.float32) -> Floats:
+    """Values of a slot on other axes, gains multiplied into what reads behind them; of what has no axes, as it is."""
+    if slot.role in READERS:
+        return np.asarray((rows * gain) @ rotation, dtype=np.float32)
+    if slot.role in WRITING_COLUMNS:
+        return np.asarray(rows @ rotation)
+    return np.asarray(rotation.T @ rows) if slot.role in WRITERS else rows
 
 
 def gains_agree(a: Anatomy, b: Anatomy, rotation: Rotation, continued: Mapping[str, str]) -> bool:
@@ -129,8 +149,8 @@ def gains_agree(a: Anatomy, b: Anatomy, rotation: Rotation, continued: Mapping[s
     return not cosines or float(np.median(cosines)) >= ALIKE
 
 
-def _gain(anatomy: Anatomy, slot: Slot, layer: str | None) -> Floats | np.float32:
-    for role in READERS[slot.role]:
+def gain_before(anatomy: Anatomy, slot: Slot, layer: str | None) -> Floats | np.float32:
+    for role in READERS.get(slot.role, ()):
         norm = Slot(role, stack=slot.stack) if slot.layer is None or layer is None else slot_of(role, layer)
         if norm in anatomy.slots and len(anatomy.shape(norm)) == 1:
             return anatomy.read(norm)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modelkin.alignment.judging import Cell
-from modelkin.alignment.matching import Rotation, anchors, procrustes, turned
+from modelkin.alignment.matching import Rotation, anchors, part_turned, procrustes, turned
 from modelkin.alignment.sides import Sides, unit
 from modelkin.alignment.tokens import axes_of
 
@@ -42,10 +42,10 @@ def hidden_kind(sides: Sides, cells: Sequence[Cell]) -> Kind:
     axes = axes_of(left[half].T @ right[half], sides.rng)
     if _cosine(left[judged], right[judged], axes) >= AS_GOOD * shown:
         return Kind(_named(axes, square), axes)
+    if not square:
+        return Kind("rectangular", part_turned(left, right))
     rotation = procrustes(left, right)
     centred = all(side.anatomy.facts.norm == "layer" for side in (sides.a, sides.b))
-    if not square:
-        return Kind("rectangular", rotation)
     return Kind("rotation", keeping_the_mean(rotation) if centred else rotation)
 
 
@@ -76,7 +76,7 @@ def _recognised(sides: Sides, cells: Sequence[Cell]) -> tuple[Floats, Floats, fl
     left, right, cosines = [], [], []
     for cell, pair, choice in inside:
         a, b = anchors(sides, pair, choice, cell.rotation)
-        most = max(1, ENOUGH * a.shape[1] // len(inside))
+        most = max(1, ENOUGH * max(a.shape[1], b.shape[1]) // len(inside))
         drawn = sides.rng.permutation(len(a))[:most]
         left.append(a[drawn])
         right.append(b[drawn])

@@ -24,6 +24,8 @@ Floats = NDArray[np.float32]
 Indices = NDArray[np.intp]
 Rotation = NDArray[np.float32]  # (d of a, d of b): a row of a times it is a row of b
 NEGLIGIBLE = 1e-5  # of the largest singular value: a direction that no counterpart showed
+FEWEST_ROWS = 2  # for every axis of the wider, to say which it kept
+ROUNDS = 8
 LN10 = math.log(10)
 
 
@@ -133,6 +135,27 @@ def procrustes(left: Floats, right: Floats) -> Rotation:
         (ql, rl), (qr, rr) = np.linalg.qr(left.T), np.linalg.qr(right.T)
         return np.asarray(ql @ isometry(rl @ rr.T) @ qr.T, dtype=np.float32)
     return isometry(left.T @ right)
+
+
+def part_turned(left: Floats, right: Floats) -> Rotation:
+    """The same between unit rows of two widths, where the narrower has a part of what the wider has.
+
+    The nearest rotation leans towards what was cut, as far as that goes along with what was kept. So rows of the wider
+    explain those of the narrower, by least squares: what was cut has no say. A row is as long as the part of its
+    counterpart that was kept, which is known once the part is: both are found in turns.
+    """
+    if left.shape[1] < right.shape[1]:
+        return np.ascontiguousarray(part_turned(right, left).T)
+    if len(left) < FEWEST_ROWS * left.shape[1]:
+        return procrustes(left, right)
+    wide = left.astype(np.float64)
+    explain = np.linalg.pinv(wide.T @ wide, rcond=NEGLIGIBLE**2, hermitian=True) @ wide.T
+    found = procrustes(left, right).astype(np.float64)
+    for _ in range(ROUNDS):
+        kept = wide @ found
+        found = explain @ (right * np.linalg.norm(kept, axis=1, keepdims=True))
+        found *= np.sqrt(right.shape[1]) / max(float(np.linalg.norm(found)), 1e-30)  # as large as a rotation
+    return isometry(found)
 
 
 def isometry(product: NDArray[np.floating]) -> Rotation:

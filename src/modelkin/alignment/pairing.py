@@ -29,13 +29,20 @@ class NeuronOrder:
 
 
 def neuron_order(a: Neurons, b: Neurons, rotation: Rotation, rng: np.random.Generator) -> NeuronOrder:
-    views = [(unit(x.copy()), unit(y @ rotation.T)) for x, y in ((a.gate, b.gate), (a.up, b.up), (a.down, b.down))
+    narrows = rotation.shape[1] < rotation.shape[0]  # what was cut of a neuron says nothing of its size
+    a, b = (_turned(a, rotation), b) if narrows else (a, _turned(b, rotation.T))
+    views = [(unit(x.copy()), unit(y.copy())) for x, y in ((a.gate, b.gate), (a.up, b.up), (a.down, b.down))
              if x is not None and y is not None]  # fmt: skip
     chosen = counterparts(views, rng)
     order = np.argsort(np.where(chosen >= 0, chosen, len(a.up)), kind="stable")
     gates = a.gate is not None and b.gate is not None
     factors = _factors(a, b, chosen, views[-2]) if gates else np.ones(len(chosen), dtype=np.float32)
     return NeuronOrder(order, factors[order])
+
+
+def _turned(each: Neurons, rotation: Rotation) -> Neurons:
+    gate = None if each.gate is None else each.gate @ rotation
+    return Neurons(gate, each.up @ rotation, each.down @ rotation)
 
 
 def counterparts(views: Views, rng: np.random.Generator) -> Indices:

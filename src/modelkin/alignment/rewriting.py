@@ -182,12 +182,12 @@ def keeps_gains(alignment: Alignment) -> bool:
     return gains_agree(alignment.a, alignment.b, alignment.rotation, alignment.continued())
 
 
-def rewritten(alignment: Alignment) -> Rewritten:
-    """b of an alignment in the coordinates of a."""
+def rewritten(alignment: Alignment, own_axes: bool = False) -> Rewritten:
+    """b of an alignment in the coordinates of a; or with its neurons, heads and experts there, but on its own axes."""
     b = alignment.b
     if alignment.rotation is None:
         raise NothingComparable("no layer was found, so there are no coordinates to rewrite in", where=b.checkpoint.id)
-    axes = Axes(alignment.a, b, alignment.hidden, alignment.rotation, gains_kept=keeps_gains(alignment))
+    axes = Axes(alignment.a, b, alignment.hidden, alignment.rotation, keeps_gains(alignment), own_axes)
     left_out = {slot: reason for slot in b.slots if (reason := axes.unwritable(slot)) is not None}
     slots = {
         slot: msgspec.structs.replace(view, shape=axes.shape(slot))
@@ -196,7 +196,7 @@ def rewritten(alignment: Alignment) -> Rewritten:
     }
     return Rewritten(
         checkpoint=b.checkpoint,
-        facts=msgspec.structs.replace(b.facts, hidden=alignment.rotation.shape[0]),
+        facts=msgspec.structs.replace(b.facts, hidden=alignment.rotation.shape[1 if own_axes else 0]),
         slots=slots,
         unmapped=b.unmapped,
         apart=b.apart,

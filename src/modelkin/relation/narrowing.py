@@ -2,7 +2,8 @@
 
 Axes are looked for twice, by the columns of the embedding on one half of the shared tokens and on the other: between
 strangers the two choose the same for one axis. Neurons and groups follow from the axes. Where the hidden axes were also
-disguised, alignment has to come first.
+disguised, alignment has found the axes, and both models are read on those of the narrower: what the other has beside
+them was cut off or put in, and is no change of what both have.
 """
 
 from __future__ import annotations
@@ -14,6 +15,10 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from modelkin.alignment import Rewritten, rewritten
+from modelkin.alignment.axes import WRITERS as STREAM_WRITERS
+from modelkin.alignment.axes import gain_before, of_width, onto
+from modelkin.architectures import Anatomy
 from modelkin.architectures.anatomy import Facts
 from modelkin.records import Role, Slot
 from modelkin.relation.reading import Floats, Indices, LayerMap, Tokens, Weights, in_layer, spread
@@ -42,13 +47,38 @@ class Narrowing:
     groups: Mapping[str, Indices]
 
 
-def narrowing(wide: Weights, narrow: Weights, layers: LayerMap, tokens: Tokens) -> Narrowing | None:
-    """`layers`: (layer of the narrower, of the wider); `tokens.a` are rows of the wider. None: it is no part of it."""
+def other_width(b: Weights) -> Rewritten | None:
+    """b, if it was rewritten beside a model of another width."""
+    return b if isinstance(b, Rewritten) and len(set(b.axes.rotation.shape)) > 1 else None
+
+
+def of_own_width(b: Weights) -> Weights:
+    """b as wide as it is stored: all of its parameters are counted, also those that the other has no place for."""
+    turned = other_width(b)
+    return b if turned is None else rewritten(turned.alignment, own_axes=True)
+
+
+def on_common_axes(a: Weights, b: Weights) -> tuple[Weights, Weights]:
+    """Both on the axes of the narrower. A wider b was rewritten on those of a, and that is all of them."""
+    turned = other_width(b)
+    if turned is None or turned.axes.rotation.shape[0] < turned.axes.rotation.shape[1]:
+        return a, b
+    return OnAxesOf(turned.alignment.a, turned.axes.rotation), of_own_width(b)
+
+
+def narrowing(wide: Weights, narrow: Weights, layers: LayerMap, tokens: Tokens | None) -> Narrowing | None:
+    """`layers`: (layer of the narrower, of the wider); `tokens.a` are rows of the wider. None: it is no part of it.
+
+    Without tokens both stand on the same axes already.
+    """
     if EMBEDDING not in wide.slots or EMBEDDING not in narrow.slots:
         return None
-    if len(tokens.a) < FEWEST_TOKENS or narrow.shape(EMBEDDING)[1] > wide.shape(EMBEDDING)[1]:
-        return None
-    axes, found = _axes(wide, narrow, tokens)
+    width = narrow.shape(EMBEDDING)[1]
+    axes, found = np.arange(width, dtype=np.intp), width
+    if tokens is not None:
+        if len(tokens.a) < FEWEST_TOKENS or width > wide.shape(EMBEDDING)[1]:
+            return None
+        axes, found = _axes(wide, narrow, tokens)
     if found < FOUND * len(axes):
         return None
     beside = [(mine, theirs) for theirs, mine in layers if mine is not None]
@@ -98,6 +128,39 @@ def _groups(wide: Weights, narrow: Weights, mine: str, theirs: str, axes: Indice
     left = np.hstack([wide.read(slot)[:, axes].reshape(-1, size * len(axes)) for slot in slots])
     right = np.hstack([narrow.read(slot).reshape(-1, size * len(axes)) for slot in others])
     return _assigned(right, left)
+
+
+@dataclass(frozen=True, eq=False)
+class OnAxesOf:
+    """A wider model on the axes of a narrower one, gains multiplied into its readers, through the same interface."""
+
+    whole: Anatomy
+    rotation: Floats  # (axes of the wider, of the narrower)
+
+    @property
+    def facts(self) -> Facts:
+        return self.whole.facts
+
+    @property
+    def slots(self) -> Mapping[Slot, Any]:
+        return self.whole.slots
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        return self.whole.layers
+
+    def dtype(self, slot: Slot) -> str:
+        return self.whole.dtype(slot)
+
+    def shape(self, slot: Slot) -> tuple[int, ...]:
+        return of_width(slot, self.whole.shape(slot), self.rotation.shape[1])
+
+    def read(self, slot: Slot, rows: Any = None) -> Floats:
+        gain = gain_before(self.whole, slot, slot.layer_name or None)
+        if slot.role in STREAM_WRITERS:  # whose rows are the axes
+            whole = onto(self.rotation, slot, self.whole.read(slot), gain)
+            return whole if rows is None else whole[rows]
+        return onto(self.rotation, slot, self.whole.read(slot, rows), gain)
 
 
 @dataclass(frozen=True, eq=False)

@@ -96,6 +96,10 @@ class Tokens:
     known: bool = True
     ascending: tuple[float | None, float | None] = (None, None)  # share of merges whose numbers rise, in a and in b
 
+    def exchanged(self) -> Tokens:
+        """With the models in the other order."""
+        return Tokens(self.b, self.a, self.only_b, self.only_a, self.known, self.ascending[::-1])
+
 
 def tokens_by_content(a: Mapping[bytes, int], b: Mapping[bytes, int], rows: tuple[int, int]) -> Tokens:
     """From what two vocabularies call `ids`; numbers beyond the rows of an embedding stand for nothing."""

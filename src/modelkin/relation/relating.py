@@ -19,13 +19,14 @@ from modelkin.relation.experts import Upcycling, upcycling
 from modelkin.relation.kinds import Findings, kinds
 from modelkin.relation.learned import direction_features, fitted, inherited
 from modelkin.relation.merges import Named, unmixed
-from modelkin.relation.narrowing import Narrowed, Narrowing, narrowing
+from modelkin.relation.narrowing import Narrowed, Narrowing, narrowing, of_own_width, on_common_axes, other_width
 from modelkin.relation.reading import (
     LINEAR,
     FacingSlots,
     LayerMap,
     Tokens,
     Weights,
+    as_stored,
     default_map,
     facing_slots,
     spread,
@@ -98,9 +99,10 @@ def relate(a: Weights, b: Weights, inquiry: Inquiry = Inquiry(), progress: Progr
 def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Relation:
     rng = np.random.default_rng([inquiry.seed, 6])
     layers = completed(a, b, inquiry.layers or default_map(a.layers, b.layers))
-    narrow, narrow_side = _narrowed(a, b, layers, inquiry.tokens)
-    left: Weights = Narrowed(a, narrow) if narrow is not None and narrow_side == "b" else a
-    right: Weights = Narrowed(b, narrow) if narrow is not None and narrow_side == "a" else b
+    on_a, on_b = on_common_axes(a, b)
+    narrow, narrow_side = _narrowed(on_a, on_b, layers, inquiry.tokens)
+    left: Weights = Narrowed(on_a, narrow) if narrow is not None and narrow_side == "b" else on_a
+    right: Weights = Narrowed(on_b, narrow) if narrow is not None and narrow_side == "a" else on_b
     pairs = facing_slots(left, right, layers, inquiry.tokens)
     every = tensor_facts(left, right, pairs, rng, progress)
     facts, unseen = _told_apart(left, right, pairs, every)
@@ -133,7 +135,7 @@ def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Re
     )
     judged = direction.judged(clues, thirds, odds)
     heads, doubles = repeated_heads(left, right, layers), _doubles(depth)
-    compared = Compared(a, b, facts, unseen, experts, heads, doubles, layers)
+    compared = Compared(a, of_own_width(b), facts, unseen, experts, heads, doubles, layers)
     facing = Compared(left, right, facts, unseen, experts, heads, doubles, layers)
     side = child_side(judged.direction)
     whole, known = _complete(a, b, pairs) and not unseen, inquiry.tokens is not None and inquiry.tokens.known
@@ -228,16 +230,17 @@ def _not_unmixed(inquiry: Inquiry) -> Iterator[str]:
 
 def _narrowed(a: Weights, b: Weights, layers: LayerMap, tokens: Tokens | None) -> tuple[Narrowing | None, str]:
     """The narrower of the two as a part of the wider, if their widths differ: what it kept, and which it is."""
-    width_a, width_b = a.facts.hidden, b.facts.hidden
+    width_a, width_b = a.facts.hidden, as_stored(b).facts.hidden
     neurons_a, neurons_b = a.facts.intermediate, b.facts.intermediate
-    if tokens is None or not width_a or not width_b or a.facts.experts or b.facts.experts:
+    aligned = other_width(b) is not None  # then axes are known without tokens
+    if not (aligned or tokens) or not width_a or not width_b or a.facts.experts or b.facts.experts:
         return None, ""
     if (width_a, neurons_a or 0) == (width_b, neurons_b or 0):
         return None, ""
     if width_a >= width_b and (neurons_a or 0) >= (neurons_b or 0):
-        return narrowing(a, b, layers, tokens), "b"
+        return narrowing(a, b, layers, None if aligned else tokens), "b"
     if width_a <= width_b and (neurons_a or 0) <= (neurons_b or 0):
-        turned = Tokens(tokens.b, tokens.a, tokens.only_b, tokens.only_a, tokens.known)
+        turned = None if aligned or tokens is None else tokens.exchanged()
         back = tuple((name_a, name_b) for name_b, name_a in layers if name_a is not None)
         return narrowing(b, a, back, turned), "a"
     return None, ""
