@@ -93,7 +93,7 @@ class Rewritten(Anatomy):
             return whole if order is None else whole[:, order.order] / order.factors
         if slot.role in ROUTING:
             found = self._expert_map(slot.layer_name)
-            return whole[np.argsort([found[e] for e in range(len(whole))])] if len(found) == len(whole) else whole
+            return whole[np.argsort([found[e] for e in range(len(whole))])] if _are_all(found, len(whole)) else whole
         heads = self._head_order(slot.layer_name) if slot.role in (*QUERIES, *KEYS, *VALUES, Role.O) else None
         if heads is None:
             return whole
@@ -164,15 +164,23 @@ class Rewritten(Anatomy):
         return {b: a for a, b in pairs or ()}
 
     def _stored(self, slot: Slot) -> Slot:
-        """The slot of b that is read for one of the rewritten model: experts have the numbers of a."""
+        """The slot of b that is read for one of the rewritten model: experts have the numbers of a.
+
+        Where a has more of them, those of b keep their own: numbers that b does not have would leave some out.
+        """
         found = self._expert_map(slot.layer_name) if slot.expert is not None else {}
-        if len(found) != self.alignment.b.facts.experts:
+        if not _are_all(found, self.alignment.b.facts.experts):
             return slot
         there = next((b for b, a in found.items() if a == slot.expert), slot.expert)
         return msgspec.structs.replace(slot, expert=there)
 
     def _layer_of_a(self, slot: Slot) -> str | None:
         return self.alignment.continued().get(slot.layer_name)
+
+
+def _are_all(experts: Mapping[int, int], count: int | None) -> bool:
+    """Whether the experts of b are so many of a, under the same numbers in another order."""
+    return sorted(experts) == sorted(experts.values()) == list(range(count or 0))
 
 
 def keeps_gains(alignment: Alignment) -> bool:

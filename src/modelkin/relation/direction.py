@@ -79,6 +79,7 @@ class Clues:
     apart: bool = False  # layers or tensors of one are none of the other's, as far as could be seen
     reordered: bool = False  # layers stand in another order, and nobody can tell in which of the two they were moved
     new_digits: bool = False  # one was turned, or its gains moved: its values are no longer those of its source
+    alone: tuple[str, ...] = ()  # what one has and the other has not, in words, whoever came first
     learnt: bool = True  # False where what differs is rounding, noise, or numbers that are free: no order in these
 
 
@@ -303,7 +304,7 @@ def _either_way(clues: Clues) -> tuple[str, ...]:
         for side, is_so in perhaps_grown(clues.tokens).items()
         if is_so
     ]
-    return (*found, *_both_emptied(clues.facts))
+    return (*found, *clues.alone, *_both_emptied(clues.facts))
 
 
 def _other_tokens(tokens: TokenFacts | None) -> list[str]:

@@ -18,10 +18,13 @@ from modelkin.sampling.facing import facing
 Floats = NDArray[np.float32]
 Indices = NDArray[np.intp]
 LayerMap = tuple[tuple[str, str | None], ...]
+ExpertMap = Mapping[str, Mapping[int, int]]  # by layer of b: expert of b, expert of a
 BLOCK = 8 << 20  # numbers held at once where only sums are taken
 MOST_HELD = 128 << 20  # numbers of one tensor
+NUMBERED: ExpertMap = {}
 EMBEDDING, HEAD = Slot(Role.EMBEDDING), Slot(Role.HEAD)
 VOCABULARY = (Role.EMBEDDING, Role.HEAD, Role.HEAD_BIAS)
+ROUTING = (Role.ROUTER, Role.ROUTER_BIAS)
 # Matrices inside the layers: what training moves, quantisers quantise and adapters change.
 LINEAR = frozenset({
     Role.Q, Role.K, Role.V, Role.O, Role.Q_A, Role.Q_B, Role.KV_A, Role.KV_B, Role.CROSS_Q, Role.CROSS_K, Role.CROSS_V,
@@ -123,7 +126,7 @@ def tokens_by_number(rows: tuple[int, int]) -> Tokens:
 
 @dataclass(frozen=True, eq=False)
 class FacingSlots:
-    """A slot of a beside one of b; for rows of a vocabulary, which row stands for which.
+    """A slot of a beside one of b; for rows of a vocabulary, or of a router, which row stands for which.
 
     `read_as`: as what b's is read, where one table does two things.
     """
@@ -142,21 +145,26 @@ class FacingSlots:
         return a.shape(self.a) if self.tokens is None else (len(self.tokens.a), *a.shape(self.a)[1:])
 
 
-def facing_slots(a: Weights, b: Weights, layers: LayerMap, tokens: Tokens | None) -> list[FacingSlots]:
+def facing_slots(
+    a: Weights, b: Weights, layers: LayerMap, tokens: Tokens | None, experts: ExpertMap = NUMBERED
+) -> list[FacingSlots]:
     """Every slot of b beside the slot of a that it continues by the layer map, if the shapes allow.
 
-    Where one of the two has one table for embedding and head, the head of the other stands beside that.
+    Where one of the two has one table for embedding and head, the head of the other stands beside that. Experts of
+    layers that `experts` does not name stand beside those of the same number.
     """
     continued = dict(layers)
     found = []
     for slot in b.slots:
-        other = counterpart(slot, continued)
+        other = counterpart(slot, continued, experts)
         if slot.role is Role.HEAD and other not in a.slots and a.facts.tied:
             other = msgspec.structs.replace(slot, role=Role.EMBEDDING)
         if other is None or other not in a.slots:
             continue
         shape_a, shape_b = a.shape(other), b.shape(slot)
         by_token = tokens if slot.role in VOCABULARY and not _as_numbered(tokens, shape_a, shape_b) else None
+        if slot.role in ROUTING and slot.layer_name in experts:
+            by_token = _routed(experts[slot.layer_name], shape_a[0], shape_b[0])
         fits = shape_a == shape_b if by_token is None else shape_a[1:] == shape_b[1:] and len(by_token.a) > 0
         if fits and np.prod(shape_b):
             found.append(FacingSlots(other, slot, by_token))
@@ -179,12 +187,23 @@ def _as_numbered(tokens: Tokens | None, a: tuple[int, ...], b: tuple[int, ...]) 
     )
 
 
-def counterpart(slot: Slot, continued: Mapping[str, str | None]) -> Slot | None:
-    """The slot of a that one of b continues by the layer map."""
+def _routed(experts: Mapping[int, int], rows_a: int, rows_b: int) -> Tokens:
+    """Rows of two routers that choose the same expert."""
+    in_a, in_b = (np.array(list(some), dtype=np.intp) for some in (experts.values(), experts))
+    return Tokens(in_a, in_b, np.setdiff1d(np.arange(rows_a), in_a), np.setdiff1d(np.arange(rows_b), in_b))
+
+
+def counterpart(slot: Slot, continued: Mapping[str, str | None], experts: ExpertMap = NUMBERED) -> Slot | None:
+    """The slot of a that one of b continues by the layer map, and by that of experts."""
     if slot.layer is None:
         return slot
     name = continued.get(slot.layer_name)
-    return None if name is None else in_layer(slot, name)
+    if name is None:
+        return None
+    if slot.expert is None or slot.layer_name not in experts:
+        return in_layer(slot, name)
+    expert = experts[slot.layer_name].get(slot.expert)
+    return None if expert is None else in_layer(msgspec.structs.replace(slot, expert=expert), name)
 
 
 def in_layer(slot: Slot, name: str) -> Slot:

@@ -15,6 +15,7 @@ from modelkin.records.relation import Merge, Relation, TensorFact, Triplet
 from modelkin.relation import direction
 from modelkin.relation.depth import Depth, depth_change, doubled_slots
 from modelkin.relation.drawing import drawn
+from modelkin.relation.expert_pairs import expert_map, experts_in, moved_experts
 from modelkin.relation.experts import Upcycling, upcycling
 from modelkin.relation.kinds import Findings, kinds
 from modelkin.relation.learned import direction_features, fitted, inherited
@@ -22,6 +23,7 @@ from modelkin.relation.merges import Named, unmixed
 from modelkin.relation.narrowing import Narrowed, Narrowing, narrowing, of_own_width, on_common_axes, other_width
 from modelkin.relation.reading import (
     LINEAR,
+    ExpertMap,
     FacingSlots,
     LayerMap,
     Tokens,
@@ -31,14 +33,16 @@ from modelkin.relation.reading import (
     facing_slots,
     spread,
 )
-from modelkin.relation.repeated import repeated_heads
+from modelkin.relation.repeated import RepeatedHeads, repeated_heads
 from modelkin.relation.returned import Placed, Returned, placed
 from modelkin.relation.sharing import (
+    NO_TOKENIZER,
     Compared,
     Unseen,
     body,
     by_part,
     child_side,
+    rows_unknown,
     shared,
     told,
     why_unseen,
@@ -63,6 +67,12 @@ STORED_AGAIN = (
     "A model that was rearranged is stored anew, and training that changed it less than rounding does would not be "
     "seen."
 )
+EXPERTS_RENUMBERED = "experts renumbered"
+OTHER_HEADS = (
+    "the two have other numbers of attention heads, or heads of another size: left out or joined in one of them, or "
+    "put in or drawn anew in the other"
+)
+OTHER_EXPERTS = "one of the two has experts that the other lacks: left out in one, or put in in the other"
 NOT_UNMIXED = (
     "Of a rearranged model means, great circles and stacked layers are un-mixed; that changes were dropped by lot or "
     "by size (DARE, TIES) is seen in single values, which rearranging changes, and is not told."
@@ -103,9 +113,10 @@ def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Re
     narrow, narrow_side = _narrowed(on_a, on_b, layers, inquiry.tokens)
     left: Weights = Narrowed(on_a, narrow) if narrow is not None and narrow_side == "b" else on_a
     right: Weights = Narrowed(on_b, narrow) if narrow is not None and narrow_side == "a" else on_b
-    pairs = facing_slots(left, right, layers, inquiry.tokens)
+    renumbered = expert_map(left, right, layers, np.random.default_rng([inquiry.seed, 7]))
+    pairs = facing_slots(left, right, layers, inquiry.tokens, renumbered)
     every = tensor_facts(left, right, pairs, rng, progress)
-    facts, unseen = _told_apart(left, right, pairs, every)
+    facts, unseen = _told_apart(left, right, pairs, every, inquiry.tokens)
     unseen += without_place(a, b, layers, pairs)
     depth = depth_change(a, b, layers, rng, renumbered=bool(inquiry.disguises))
     # Doubles of a rearranged model stand in an order of their own.
@@ -117,6 +128,7 @@ def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Re
     thirds, odds = _thirds(beside, layers, inquiry.names, merge, rng)
     tokens = None if inquiry.tokens is None else token_facts(a, b, inquiry.tokens, facts)
     child = narrow_side if narrow is not None else ""
+    heads = repeated_heads(left, right, layers)
     axes = axes_facts(b.alignment) if isinstance(b, Rewritten) else None
     clues = direction.Clues(
         facts=told_by,
@@ -132,12 +144,14 @@ def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Re
         reordered=steps_back(layers, a.layers),
         new_digits=isinstance(b, Rewritten) and not b.axes.keeps_gains,
         learnt=nothing_learnt(linear(told_by)) is None,
+        alone=tuple(_only_one_has(a, b, layers, heads)),
     )
     judged = direction.judged(clues, thirds, odds)
-    heads, doubles = repeated_heads(left, right, layers), _doubles(depth)
+    doubles = _doubles(depth)
     compared = Compared(a, of_own_width(b), facts, unseen, experts, heads, doubles, layers)
     facing = Compared(left, right, facts, unseen, experts, heads, doubles, layers)
     side = child_side(judged.direction)
+    undone = (*inquiry.disguises, *_experts_moved(a, b, layers, renumbered))
     whole, known = _complete(a, b, pairs) and not unseen, inquiry.tokens is not None and inquiry.tokens.known
     found = Findings(
         facts=told_by,
@@ -150,7 +164,7 @@ def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Re
         experts=experts,
         merge=merge if merge is not None and merge.merged in inquiry.names else None,
         triplets=thirds,
-        disguises=seen_from_child(inquiry.disguises, judged.direction),
+        disguises=seen_from_child(undone, judged.direction),
         reordered=steps_back(layers, a.layers),
     )
     shown = layers if inquiry.layers else _going_on(layers, facts)
@@ -178,7 +192,21 @@ def _related(a: Weights, b: Weights, inquiry: Inquiry, progress: Progress) -> Re
 def _apart(layers: LayerMap, depth: Depth | None, unseen: Sequence[Unseen], b: Weights) -> bool:
     """Whether something of one is not seen in the other. Of a rearranged model some never is."""
     alone = depth is None and any(name is None for _, name in layers)
-    return alone or (bool(unseen) and not isinstance(b, Rewritten))
+    lost = any(not isinstance(b, Rewritten) or each.why == NO_TOKENIZER for each in unseen)
+    return alone or lost
+
+
+def _only_one_has(a: Weights, b: Weights, layers: LayerMap, heads: Sequence[RepeatedHeads]) -> Iterator[str]:
+    """Experts and heads that one has more of; who has fewer may have lost them, or the other was given some."""
+    if heads:
+        yield OTHER_HEADS
+    counts = [(len(experts_in(a, name_a)), len(experts_in(b, name_b))) for name_b, name_a in layers if name_a]
+    if any(in_a != in_b and in_a and in_b for in_a, in_b in counts):
+        yield OTHER_EXPERTS
+
+
+def _experts_moved(a: Weights, b: Weights, layers: LayerMap, renumbered: ExpertMap) -> tuple[str, ...]:
+    return (EXPERTS_RENUMBERED,) if moved_experts(a, b, layers, renumbered) else ()
 
 
 def _going_on(layers: LayerMap, facts: Sequence[TensorFact]) -> LayerMap:
@@ -188,7 +216,7 @@ def _going_on(layers: LayerMap, facts: Sequence[TensorFact]) -> LayerMap:
 
 
 def _told_apart(
-    a: Weights, b: Weights, pairs: Sequence[FacingSlots], every: Sequence[TensorFact]
+    a: Weights, b: Weights, pairs: Sequence[FacingSlots], every: Sequence[TensorFact], tokens: Tokens | None
 ) -> tuple[list[TensorFact], list[Unseen]]:
     """Facts that say something of what was inherited, and the slots of which nothing can be said."""
     known = {(fact.a, fact.b): fact for fact in every}
@@ -199,6 +227,9 @@ def _told_apart(
             unseen.append(Unseen(pair.a, pair.b, int(np.prod(pair.shape(a))), NOT_FINITE))
         elif (why := why_unseen(a, b, fact)) is not None:
             unseen.append(Unseen(pair.a, pair.b, fact.values, why))
+        elif rows_unknown(fact, tokens):  # also those that only one has
+            unseen.append(Unseen(pair.a, None, int(np.prod(a.shape(pair.a))), NO_TOKENIZER))
+            unseen.append(Unseen(None, pair.b, int(np.prod(b.shape(pair.b))), NO_TOKENIZER))
         else:
             facts.append(fact)
     return facts, unseen

@@ -17,13 +17,25 @@ from modelkin.alignment import Rewritten
 from modelkin.records import Direction, Role, Shared, Side, Slot
 from modelkin.records.relation import NotCompared, PartShare, TensorFact
 from modelkin.relation.experts import PARTS, ExpertMatch, Upcycling
-from modelkin.relation.inheritance import Share, share_of_fact, share_of_rows, total
-from modelkin.relation.reading import HEAD, LINEAR, FacingSlots, LayerMap, Weights, as_stored, counterpart, in_layer
+from modelkin.relation.inheritance import MOST, Share, share_of_fact, share_of_rows, total
+from modelkin.relation.reading import (
+    HEAD,
+    LINEAR,
+    VOCABULARY,
+    FacingSlots,
+    LayerMap,
+    Tokens,
+    Weights,
+    as_stored,
+    counterpart,
+    in_layer,
+)
 from modelkin.relation.repeated import RepeatedHeads
 
 IN_HEADS = frozenset({Role.Q, Role.K, Role.Q_BIAS, Role.K_BIAS})
 TURNED_HEADS = "queries and keys can be turned inside their heads without a trace, and these are not found in place"
 OTHER_HEADS = "the two have other numbers of heads of keys and values, and these are not found in place"
+NO_TOKENIZER = "no tokenizer tells which rows stand for the same tokens, and those of the same number do not agree"
 ONE_TABLE = "the other model has one table for embedding and head"
 ALL_ROLES = frozenset(Role)
 
@@ -64,8 +76,7 @@ class Compared:
         for fact in self.facts:
             once.setdefault(named[getattr(fact, side)], (fact.values, share_of_fact(fact)))
         for each in self.heads:
-            values = each.values_a if side == "a" else each.values_b
-            once.setdefault(each.a if side == "a" else each.b, (values, each.share))
+            once.setdefault(each.a if side == "a" else each.b, _of_heads(each, side))
         for double, of in self.doubles.get(side, {}).items():  # as inherited as what they double
             copied = [(slot, part) for slot, part in once.items() if slot.layer is not None and slot.layer_name == of]
             once.update((in_layer(slot, double), part) for slot, part in copied)
@@ -100,8 +111,10 @@ class Compared:
         return sum(values for slot, values in self.unseen_slots(side) if slot.role in wanted)
 
     def unseen_slots(self, side: Side) -> list[tuple[Slot, int]]:
-        slots = [(getattr(each, side), each.values) for each in self.unseen]
-        return [(slot, values) for slot, values in slots if slot is not None]
+        """Each once, and none that was compared with another: one table may stand beside embedding and head."""
+        seen = {getattr(fact, side) for fact in self.facts}
+        slots = {getattr(each, side): each.values for each in self.unseen}
+        return [(slot, values) for slot, values in slots.items() if slot is not None and str(slot) not in seen]
 
 
 def without_place(a: Weights, b: Weights, layers: LayerMap, pairs: Sequence[FacingSlots]) -> list[Unseen]:
@@ -124,11 +137,17 @@ def why_unseen(a: Weights, b: Weights, fact: TensorFact) -> str | None:
     Whoever rearranged it may have turned queries and keys as well, and where the two have other numbers of heads of
     keys and values, nobody knows which of the others belong together.
     """
-    if not isinstance(b, Rewritten) or share_of_fact(fact)[0] > 0.5:
+    if not isinstance(b, Rewritten) or share_of_fact(fact)[0] > MOST:
         return None
     if fact.role in IN_HEADS:
         return TURNED_HEADS
     return OTHER_HEADS if fact.role is Role.O and a.facts.kv_heads != b.facts.kv_heads else None
+
+
+def rows_unknown(fact: TensorFact, tokens: Tokens | None) -> bool:
+    """Whether rows of a vocabulary that were taken by number do not agree: tokens may have other numbers here."""
+    by_number = tokens is not None and not tokens.known and fact.role in VOCABULARY
+    return by_number and share_of_fact(fact)[0] <= MOST
 
 
 def told(unseen: Iterable[Unseen]) -> tuple[NotCompared, ...]:
@@ -185,12 +204,16 @@ def body(found: Compared) -> PartShare | None:
         weights = found.weights(side)
         whole = sum(_size(weights, slot) for slot in weights.slots if slot.role in LINEAR)
         parts = [(fact.values, share_of_fact(fact)) for fact in found.facts if fact.role in LINEAR]
-        parts += [(each.values_a if side == "a" else each.values_b, each.share) for each in found.heads]
+        parts += [_of_heads(each, side) for each in found.heads if each.b.role in LINEAR]
         parts += [(_sizes(weights, slots), share) for slots, share in found.expert_parts(side)]
         share = total(parts, whole, found.unseen_of(side, LINEAR)) if whole else None
         if share is not None:
             shares.append(PartShare("inside the layers", whole, share.fraction, share.low, share.high))
     return max(shares, key=lambda share: share.fraction, default=None)
+
+
+def _of_heads(each: RepeatedHeads, side: Side) -> tuple[int, Share]:
+    return (each.values_a, each.share_a) if side == "a" else (each.values_b, each.share_b)
 
 
 def _size(weights: Weights, slot: Slot) -> int:

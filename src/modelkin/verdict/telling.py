@@ -6,6 +6,7 @@ to be a mixture with the other in it. Nothing here makes or unmakes a relation.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 
 import msgspec
@@ -16,6 +17,7 @@ from modelkin.records.relation import KindFound
 from modelkin.verdict import words
 from modelkin.verdict.policy import GAINS, Tally
 
+TOLD_APART = 0.05  # of the parameters: what a count leaves open; more could not be compared
 OF_A_PART: tuple[Kind, ...] = ("component-reuse", "shared-init")
 NEARLY_ALL = 0.9  # of the parameters, at the low end of the interval
 OF_THE_WHOLE: tuple[Kind, ...] = ("identical", "fine-tune", "continued-pretraining", "merged-lora")  # not of a part
@@ -126,7 +128,11 @@ def _of_a_part(verdict: Verdict, more: Sequence[KindShare], direction: Direction
     if verdict.sentence not in open_ones or not any(each.kind == "component-reuse" for each in more):
         return None
     share = relation.shared
-    return None if share is None else words.shared_in_part(share.fraction, share.side(direction), direction)
+    if share is None:
+        return None
+    if share.high - share.low > TOLD_APART:
+        return words.at_least_shared(math.floor(100 * share.low) / 100, share.side(direction), direction)
+    return words.shared_in_part(share.fraction, share.side(direction), direction)
 
 
 def _has_copies(relation: Relation) -> bool:

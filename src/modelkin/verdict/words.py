@@ -115,6 +115,14 @@ def related(direction: Direction = "unknown", mixed: Sequence[str] = ()) -> str:
     return f"The two models are related: {_whose(direction, mixed)}."
 
 
+def at_least_shared(low: float, side: Side, direction: Direction) -> str:
+    """Where much could not be compared, or not found again: nobody knows whether that is shared too."""
+    return (
+        f"The two models are related in part: {low:.0%} or more of the parameters of {side.upper()} are shared, and "
+        f"whether the others are cannot be told; in what is shared {WHOSE[direction]}."
+    )
+
+
 def shared_in_part(share: float, side: Side, direction: Direction) -> str:
     part = "over 99%" if share > 0.99 else "under 1%" if share < 0.01 else f"{share:.0%}"
     return (

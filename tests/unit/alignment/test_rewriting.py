@@ -107,6 +107,29 @@ def test_experts_stand_where_a_has_them() -> None:
     assert np.corrcoef((mine - mine.mean(0)).ravel(), (theirs - theirs.mean(0)).ravel())[0, 1] > 0.95
 
 
+def with_experts(arrays: Arrays, kept: list[int]) -> Arrays:
+    found = {name: array for name, array in arrays.items() if ".experts." not in name}
+    for name, array in arrays.items():
+        if name.endswith("mlp.gate.weight"):
+            found[name] = array[kept]
+        at, _, rest = name.partition(".experts.")
+        old, _, part = rest.partition(".")
+        if rest and int(old) in kept:
+            found[f"{at}.experts.{kept.index(int(old))}.{part}"] = array
+    return found
+
+
+def test_of_fewer_experts_each_is_read_once_under_its_own_number() -> None:
+    a, kept = drawn(1, neurons=24, experts=4), [3, 0, 2]
+    found = rewrite(a, composed(with_experts(a, kept), np.random.default_rng(2)))
+    whole = anatomy(a)
+    for expert, old in enumerate(kept):
+        mine, theirs = whole.read(Slot(Role.GATE, 0, old)), found.read(Slot(Role.GATE, 0, expert))
+        assert np.corrcoef(mine.ravel(), theirs.ravel())[0, 1] > 0.999
+    router = Slot(Role.ROUTER, layer=0)
+    assert np.corrcoef(whole.read(router)[kept].ravel(), found.read(router).ravel())[0, 1] > 0.95
+
+
 def test_layers_of_other_depths_are_written_with_the_gains_of_theirs() -> None:
     order = [0, 2, 3]
     found = rewrite(A, composed(restacked(A, order), np.random.default_rng(2)))

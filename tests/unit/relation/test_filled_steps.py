@@ -20,7 +20,7 @@ from modelkin.relation.inheritance import rows_found
 from modelkin.relation.lattice import grid_noise, lattice
 from modelkin.relation.reading import default_map, facing_slots
 from modelkin.relation.relating import Inquiry, relate
-from modelkin.relation.repeated import repeated_heads
+from modelkin.relation.repeated import NOT_FOUND, repeated_heads
 from modelkin.relation.rounding import filling
 from modelkin.relation.tensors import tensor_facts
 from modelkin.relation.unrounded import moved_inside_cells
@@ -308,8 +308,8 @@ def test_repeated_heads_are_found_and_those_of_strangers_are_not() -> None:
     few = Plain({Slot(Role.K, 0): keys.reshape(16, 64)}, facts=facts)
     many = Plain({Slot(Role.K, 0): (turn @ keys[[1, 0, 0, 1]]).reshape(32, 64)}, facts=facts)
     others = Plain({Slot(Role.K, 0): rng.normal(size=(32, 64)).astype(np.float32)}, facts=facts)
-    assert [each.share[0] for each in repeated_heads(few, many, (("0", "0"),))] == [1.0]
-    assert repeated_heads(few, others, (("0", "0"),)) == []
+    assert [(each.share_a[0], each.share_b[0]) for each in repeated_heads(few, many, (("0", "0"),))] == [(1.0, 1.0)]
+    assert [each.share_b for each in repeated_heads(few, others, (("0", "0"),))] == [NOT_FOUND]
 
 
 def test_axes_are_turned_against_those_of_the_model_that_came_first() -> None:
