@@ -215,6 +215,8 @@ def _shared_init(found: Findings) -> bool:
     spectra = [fact.spectra for fact in body if fact.spectra is not None]
     if not spectra or not ones or any(fact.correlation is None for fact in ones) or nothing_learnt(body):
         return False
+    if any(fact.same == 1 for fact in body):  # training apart leaves no matrix the same
+        return False
     alike = float(np.median([fact.correlation or 0.0 for fact in body]))
     bulk, outliers = (float(np.median([getattr(s, name) for s in spectra])) for name in ("bulk", "outliers"))
     same = float(np.median([fact.correlation or 0.0 for fact in ones]))

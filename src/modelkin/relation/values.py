@@ -179,8 +179,9 @@ def _re_encoded(body: Sequence[TensorFact], narrowed: bool) -> KindFound | None:
         return KindFound("re-encoded", None, why, strangers)
     zeros = [abs(fact.zeros_b - fact.zeros_a) for fact in body]
     if zeros and not narrowed and float(np.median(zeros)) > ZEROS and _emptied(body):
-        few = "" if _plainly_emptied(body) or float(np.median(zeros)) > FEW_VALUES else ", or rounded to few values"
-        why = f"pruned{few}: {float(np.median(zeros)):.0%} of the values of one are zero and those of the other are not"
+        share = float(np.median(zeros))
+        called = "pruned" if _plainly_emptied(body) or share > FEW_VALUES else "pruned, or rounded to few values"
+        why = f"{called}: {share:.0%} of the values of one are zero and those of the other are not"
         return KindFound("re-encoded", None, why, "trained matrices hold no zeros")
     return None
 
@@ -254,17 +255,16 @@ def _lora(facts: Sequence[TensorFact], changed: Sequence[TensorFact]) -> KindFou
         return None
     told = ", ".join(f"{role} {rank}" for role, (rank, _) in common.items())
     alike = all(fact.same == 1 for fact in (*rest, *changed) if _stored_alike(fact))
-    why = f"differences have a rank above rounding of {told}, and every other tensor is the same{_to_the(alike)}"
+    rest_is = (
+        "every other tensor is the same to the bit" if alike else "every other tensor is the same but for its format"
+    )
+    why = f"differences have a rank above rounding of {told}, and {rest_is}"
     return KindFound("merged-lora", None, why, "the rank is full")
 
 
 def _stored_alike(fact: TensorFact) -> bool:
     """The same to the bit, or as near as the finer of the two formats can say: tiny values have no place in float16."""
     return fact.same == 1 or fact.difference <= min(half_step(fact.dtype_a), half_step(fact.dtype_b)) / 2
-
-
-def _to_the(bit: bool) -> str:
-    return " to the bit" if bit else " but for its format"
 
 
 def _degree(facts: Sequence[TensorFact], turned_back: bool) -> list[KindFound]:
