@@ -184,7 +184,10 @@ def test_the_rules_on_the_page_are_those_of_the_policy() -> None:
     for sentence in (words.UNRELATED, words.UNRELATED_UNMASKED):
         assert sentence.partition(": ")[2] in text
     assert "fewer than one pair of strangers in a thousand gives" in text
-    assert "| – | layers, axes or neurons that only one of the two has: left out here or put in there |" in text
+    assert (
+        "| – | layers, axes, neurons, heads or experts that only one of the two has: left out here or put in there |"
+        in text
+    )
 
 
 @pytest.mark.parametrize(("readme", "language"), [("README.md", "en"), ("README.ko.md", "ko")])

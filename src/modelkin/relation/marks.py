@@ -117,9 +117,11 @@ def marked(y: Doubles, xs: Doubles, rounding: Doubles, tensors: NDArray[np.intp]
     untouched = np.min([same[:, tensors[differ] == i].mean(axis=1) for i in np.unique(tensors[differ])], axis=0)
     # A model that was emptied has entries of the product, and any relative of it explains what it lacks.
     may_be_base = (untouched >= UNTOUCHED) & (untouched < 1) & (np.mean(xs == 0, axis=1) < EMPTIED)
-    # A parent that weighs much may have as many entries as the base: the one that explains most is it.
+    # A parent that weighs much may have as many entries as the base: the one that explains most is it. A child of the
+    # base that changed few has nearly as many, too, and explains as much once the base counts among the parents.
     found = [_read_from(int(i), y, xs, rounding, tensors) for i in np.flatnonzero(may_be_base)]
-    return max((marks for marks in found if marks is not None), key=lambda marks: marks.explained, default=None)
+    told = (marks for marks in found if marks is not None)
+    return max(told, key=lambda marks: (-len(marks.parents), marks.explained), default=None)
 
 
 def _read_from(base: int, y: Doubles, xs: Doubles, rounding: Doubles, tensors: NDArray[np.intp]) -> Marks | None:

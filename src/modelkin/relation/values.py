@@ -35,6 +35,8 @@ LOW_RANK = 4  # times smaller than the matrix, at least
 NAMED = 0.2  # least probability of a kind that is named
 NEAREST = 0.95  # share of values whose nearest grid value is stored, in a plain copy
 APART = "matrices differ by 1.4 of their size"
+GRIDS = "no tensor that was only trained lies on a grid, and none is a cast of a stranger's"
+OTHER_FORMAT = "the same values, but for tiny ones that only one of the two formats can hold"
 REARRANGED = "rounding, noise or an adapter before it was rearranged would look much the same"
 LEARNT = 1.6  # the same of what was turned back: up to 1.5 by rounding alone
 # Beside what a grid or zeros leave once turned back (median over matrices). Set on copies of one model; on copies of
@@ -70,6 +72,8 @@ def values_kinds(facts: Sequence[TensorFact], turned_back: bool = False, narrowe
     changed = [fact for fact in linear(facts) if fact.same < 1]
     if turned_back and (only_stored(facts) or _is_rounding(_left_over(changed))):
         return []
+    if changed and all(map(_in_another_format, changed)):
+        return [KindFound("re-encoded", None, OTHER_FORMAT, GRIDS)]
     encoded = _re_encoded(linear(facts), narrowed)
     if encoded is not None and (not changed or _only_encoded(changed) or (turned_back and _within_grid(changed))):
         return [encoded]
@@ -167,16 +171,15 @@ def _other_parts() -> KindFound:
 
 
 def _re_encoded(body: Sequence[TensorFact], narrowed: bool) -> KindFound | None:
-    strangers = "no tensor that was only trained lies on a grid, and none is a cast of a stranger's"
     grids = [fact.lattice_b or fact.lattice_a for fact in body if (fact.lattice_a is None) != (fact.lattice_b is None)]
     if len(grids) * 2 > len(body):
         (name, group), count = Counter((grid.name, grid.group) for grid in grids if grid).most_common(1)[0]
         why = f"{count} of {len(body)} matrices lie on the grid of {name}, one scale a {_group(group)}"
-        return KindFound("re-encoded", None, why, strangers)
+        return KindFound("re-encoded", None, why, GRIDS)
     casts = [fact.cast_b or fact.cast_a for fact in body if is_cast(fact)]
     if len(casts) * 2 > len(body):
         why = f"{len(casts)} of {len(body)} matrices are the other's rounded to {Counter(casts).most_common(1)[0][0]}"
-        return KindFound("re-encoded", None, why, strangers)
+        return KindFound("re-encoded", None, why, GRIDS)
     zeros = [abs(fact.zeros_b - fact.zeros_a) for fact in body]
     if zeros and not narrowed and float(np.median(zeros)) > ZEROS and _emptied(body):
         share = float(np.median(zeros))
@@ -260,6 +263,11 @@ def _lora(facts: Sequence[TensorFact], changed: Sequence[TensorFact]) -> KindFou
     )
     why = f"differences have a rank above rounding of {told}, and {rest_is}"
     return KindFound("merged-lora", None, why, "the rank is full")
+
+
+def _in_another_format(fact: TensorFact) -> bool:
+    """One is the other rounded, to the bit, and to all that the finer format can say the same."""
+    return bool(fact.cast_a or fact.cast_b) and _stored_alike(fact)
 
 
 def _stored_alike(fact: TensorFact) -> bool:

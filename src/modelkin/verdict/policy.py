@@ -12,7 +12,7 @@ import msgspec
 from modelkin.records import Answer, Evidence, Unanswered
 from modelkin.stats.multiplicity import Budget
 
-POLICY = "2026-11j"
+POLICY = "2026-11k"
 ALPHA = 1e-6
 ALPHA_B = 1e-3  # of grade B, all of it for what looks through disguises
 GAINS = "hidden-axes-by-gains"

@@ -225,6 +225,15 @@ def test_an_adapter_is_told_in_a_format_that_holds_small_values_worse() -> None:
     assert list(named(relate(BASE, half))) == ["merged-lora"]
 
 
+def test_values_that_a_format_cannot_hold_are_no_training() -> None:
+    """bfloat16 reaches below the smallest numbers of float16."""
+    tiny = BASE.changed(**dict.fromkeys(MATRICES, lambda x, _: np.where(np.abs(x) < 0.005, x * 1e-4, x)))
+    half = Plain({s: np.asarray(x, np.float16).astype(np.float32) for s, x in tiny.slots.items()}, "F16", tiny.facts)
+    assert any((half.slots[s] != x).any() for s, x in tiny.slots.items())
+    for pair in ((tiny, half), (half, tiny)):
+        assert list(named(relate(*pair))) == ["re-encoded"]
+
+
 def test_tensors_that_only_one_has_leave_the_order_open() -> None:
     fine = Plain({s: x + np.float32(1e-4) * x.std() for s, x in BASE.slots.items()}, "F32", BASE.facts)
     rng = np.random.default_rng(8)

@@ -51,6 +51,12 @@ def dropped(rng: np.random.Generator, changes: Doubles, weights: Doubles, densit
     return np.asarray(weights @ (changes * (rng.random(changes.shape) < density)) / density)
 
 
+def light_child(rng: np.random.Generator, base: Doubles, like: Doubles) -> Doubles:
+    """A tenth of the entries changed, much as a parent changed them: nearly all are still those of the base."""
+    change = 0.5 * (0.6 * like + 0.8 * like.std() * rng.standard_t(5, like.size))
+    return bf16(base + np.where(np.abs(change) > np.quantile(np.abs(change), 0.9), change, 0))
+
+
 def found(y: Doubles, sources: Doubles) -> Marks | None:
     rounding = spacing(y.astype(np.float32), "BF16").astype(np.float64) ** 2 / 12
     return marked(y, sources, rounding, np.repeat(np.arange(TENSORS), y.size // TENSORS))
@@ -109,6 +115,21 @@ def test_parents_are_named_and_nobody_else(method: str, innocent: str) -> None:
         assert (marks.method, marks.base, marks.parents) == (method, 0, tuple(range(1, parents + 1)))
         assert (np.abs(np.array(marks.weights) - weights) <= off).all()
         assert marks.density == pytest.approx(density, abs=loose)
+    assert told >= TOLD
+
+
+@pytest.mark.parametrize("method", ["ties", "dare"])
+def test_a_light_child_of_the_base_does_not_take_its_place(method: str) -> None:
+    told = 0
+    for seed in range(DRAWS):
+        rng = np.random.default_rng([seed, 9])
+        base, parents = family(rng, 2, ENTRIES[method])
+        changes, weights = parents - base, np.array([0.5, 0.5])
+        made = trimmed(changes, weights, 0.3) if method == "ties" else dropped(rng, changes, weights, 0.6)
+        marks = found(bf16(base + made), np.array([*parents, base, light_child(rng, base, changes[0])]))
+        if marks is not None:
+            told += 1
+            assert (marks.method, marks.base, marks.parents) == (method, 2, (0, 1))
     assert told >= TOLD
 
 

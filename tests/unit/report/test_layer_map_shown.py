@@ -49,8 +49,11 @@ def test_the_sentence_speaks_of_a_part_where_all_tensors_show_one() -> None:
     assert case.verdict.shared is not None
     why = "64% of what is inside the layers is shared; found are up"
     part = KindFound("component-reuse", None, why, "nothing: of the rows of a tensor one finds its own")
-    share = msgspec.structs.replace(case.verdict.shared, fraction=0.64, low=0.6, high=0.7, of="b")
+    share = msgspec.structs.replace(case.verdict.shared, fraction=0.64, low=0.63, high=0.65, of="b")
     relation = msgspec.structs.replace(case.relation, kinds=(part,), direction="unknown", shared=share)
     depths = case.a.layers, case.b.layers
     verdict = judge(case.answers, depths=depths, budget=case.budget, alignment=case.alignment, relation=relation)
-    assert verdict.sentence.startswith("The two models are related in part: 64% of the parameters of B are shared")
+    assert verdict.sentence.startswith("The two models are related in part: 64% of the parameters of B are shared and")
+    unsure = msgspec.structs.replace(relation, shared=msgspec.structs.replace(share, high=1.0))
+    verdict = judge(case.answers, depths=depths, budget=case.budget, alignment=case.alignment, relation=unsure)
+    assert verdict.sentence.startswith("The two models are related in part: 63% or more of the parameters of B are")
