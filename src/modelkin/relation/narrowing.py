@@ -131,11 +131,10 @@ def _groups(wide: Weights, narrow: Weights, mine: str, theirs: str, axes: Indice
 
 
 @dataclass(frozen=True, eq=False)
-class OnAxesOf:
-    """A wider model on the axes of a narrower one, gains multiplied into its readers, through the same interface."""
+class Part:
+    """A part of a model, read through the same interface."""
 
-    whole: Anatomy
-    rotation: Floats  # (axes of the wider, of the narrower)
+    whole: Weights
 
     @property
     def facts(self) -> Facts:
@@ -151,6 +150,14 @@ class OnAxesOf:
 
     def dtype(self, slot: Slot) -> str:
         return self.whole.dtype(slot)
+
+
+@dataclass(frozen=True, eq=False)
+class OnAxesOf(Part):
+    """A wider model on the axes of a narrower one, gains multiplied into its readers."""
+
+    whole: Anatomy
+    rotation: Floats  # (axes of the wider, of the narrower)
 
     def shape(self, slot: Slot) -> tuple[int, ...]:
         return of_width(slot, self.whole.shape(slot), self.rotation.shape[1])
@@ -164,26 +171,10 @@ class OnAxesOf:
 
 
 @dataclass(frozen=True, eq=False)
-class Narrowed:
-    """The wider model cut to what the narrower one kept, through the same interface."""
+class Narrowed(Part):
+    """The wider model cut to what the narrower one kept."""
 
-    whole: Weights
     kept: Narrowing
-
-    @property
-    def facts(self) -> Facts:
-        return self.whole.facts
-
-    @property
-    def slots(self) -> Mapping[Slot, Any]:
-        return self.whole.slots
-
-    @property
-    def layers(self) -> tuple[str, ...]:
-        return self.whole.layers
-
-    def dtype(self, slot: Slot) -> str:
-        return self.whole.dtype(slot)
 
     def shape(self, slot: Slot) -> tuple[int, ...]:
         cuts = self._cuts(slot)
