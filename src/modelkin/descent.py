@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from modelkin.alignment import Alignment, disguises, keeps_gains, rewritten
+from modelkin.alignment import Alignment, disguises, keeps_gains, keeps_readers, rewritten
 from modelkin.architectures import Anatomy
 from modelkin.questions import Pair
-from modelkin.records import Relation, Role, Slot, Verdict
-from modelkin.relation.reading import Weights, in_layer
+from modelkin.records import Relation, Verdict
+from modelkin.relation.reading import Weights
 from modelkin.relation.relating import Inquiry, relate
 from modelkin.relation.tokens import shared_tokens
 from modelkin.sampling.budget import Room, whole
 from modelkin.sources.protocol import Progress
 
-ROWS = 16  # of every layer
-AS_BEFORE = 0.05  # of their size; gains that were moved leave as much as they differ by
-TINY = 1e-30
 WHOLE = frozenset({"undetermined", "depth-upscale", "depth-prune"})  # kinds of a model that goes on as a whole
 
 
@@ -57,20 +52,7 @@ def _has_moved_gains(verdict: Verdict, alignment: Alignment) -> bool:
     And not where the matrices that read them are the same: then gains were changed, and nothing was moved.
     """
     whole = alignment.hidden == "identity" and {share.kind for share in verdict.kinds} <= WHOLE
-    return whole and not keeps_gains(alignment) and not _reads_as_before(alignment)
-
-
-def _reads_as_before(alignment: Alignment) -> bool:
-    """Whether some rows that read gains are those of the other as they stand."""
-    a, b, off = alignment.a, alignment.b, list[float]()
-    for name_b, name_a in alignment.layers:
-        if name_a is None:
-            continue
-        mine, theirs = in_layer(Slot(Role.UP), name_a), in_layer(Slot(Role.UP), name_b)
-        if mine in a.slots and theirs in b.slots and a.shape(mine) == b.shape(theirs):
-            left, right = a.read(mine, slice(0, ROWS)), b.read(theirs, slice(0, ROWS))
-            off.append(float(np.linalg.norm(right - left) / max(float(np.linalg.norm(left)), TINY)))
-    return bool(off) and float(np.median(off)) <= AS_BEFORE
+    return whole and not keeps_gains(alignment) and not keeps_readers(alignment)
 
 
 def is_asked(pair: Pair, verdict: Verdict, room: Room) -> bool:

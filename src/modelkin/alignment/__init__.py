@@ -6,7 +6,7 @@ from modelkin.alignment.aligning import Alignment, align
 from modelkin.alignment.cost import bytes_needed
 from modelkin.alignment.heads import HeadMap
 from modelkin.alignment.judging import HeldOut
-from modelkin.alignment.rewriting import Rewritten, keeps_gains, rewritten
+from modelkin.alignment.rewriting import Rewritten, keeps_gains, keeps_readers, rewritten
 from modelkin.alignment.summary import disguises, steps_back, summary
 from modelkin.alignment.tokens import ByTokens
 
@@ -20,6 +20,7 @@ __all__ = [
     "bytes_needed",
     "disguises",
     "keeps_gains",
+    "keeps_readers",
     "rewritten",
     "steps_back",
     "summary",

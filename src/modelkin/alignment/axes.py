@@ -49,6 +49,8 @@ INNER = frozenset(
 STREAM_NORMS = (Role.INPUT_NORM, Role.POST_NORM)
 ALIKE = 0.5  # correlation: continued pretraining leaves 0.9, gains of strangers or drawn anew have none
 TINY = 1e-6
+READERS_READ = 16  # rows of every layer
+AS_BEFORE = 0.05  # of their size; gains that were moved leave as much as they differ by
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +149,15 @@ def gains_agree(a: Anatomy, b: Anatomy, rotation: Rotation, continued: Mapping[s
     centred = [(x - x.mean(), y - y.mean()) for x, y in gains if x.shape == y.shape and np.ptp(x) > 0 and np.ptp(y) > 0]
     cosines = [float(x @ y / (np.linalg.norm(x) * np.linalg.norm(y))) for x, y in centred]
     return not cosines or float(np.median(cosines)) >= ALIKE
+
+
+def readers_agree(a: Anatomy, b: Anatomy, continued: Mapping[str, str]) -> bool:
+    """Whether the first neurons of facing layers read the same, number for number; no, where none can be compared."""
+    pairs = [(slot_of(Role.UP, x), slot_of(Role.UP, y)) for y, x in continued.items()]
+    known = [(x, y) for x, y in pairs if x in a.slots and y in b.slots and a.shape(x) == b.shape(y)]
+    read = [(a.read(x, slice(0, READERS_READ)), b.read(y, slice(0, READERS_READ))) for x, y in known]
+    off = [float(np.linalg.norm(y - x)) / size for x, y in read if (size := float(np.linalg.norm(x)))]
+    return bool(off) and float(np.median(off)) <= AS_BEFORE
 
 
 def gain_before(anatomy: Anatomy, slot: Slot, layer: str | None) -> Floats | np.float32:

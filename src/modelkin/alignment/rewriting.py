@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from modelkin.alignment.aligning import Alignment
-from modelkin.alignment.axes import WRITERS, Axes, gains_agree
+from modelkin.alignment.axes import WRITERS, Axes, gains_agree, readers_agree
 from modelkin.alignment.banks import experts_by_rotation
 from modelkin.alignment.folding import Block, Unfit, blocks, neurons
 from modelkin.alignment.heads import head_map
@@ -188,6 +188,11 @@ def keeps_gains(alignment: Alignment) -> bool:
     if alignment.rotation is None:
         return False
     return gains_agree(alignment.a, alignment.b, alignment.rotation, alignment.continued())
+
+
+def keeps_readers(alignment: Alignment) -> bool:
+    """Whether rows that read behind norms are those of a as they stand: gains that differ were not moved into them."""
+    return readers_agree(alignment.a, alignment.b, alignment.continued())
 
 
 def rewritten(alignment: Alignment, own_axes: bool = False) -> Rewritten:
